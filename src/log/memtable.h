@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * memtable.h
+ *	  Rows of one command on their way into the log.
+ *
+ * A memtable belongs to one (store, xid, cid), shared by all ModifyTables of
+ * the command, in put order: a row replaces an earlier one or a tombstone of
+ * the same key.  It takes its xid when its first row is put and is flushed
+ * under that xid and cid, whatever subtransaction or command is current: at
+ * end of statement, when full, and before any other command's scan or write
+ * of the same store in this transaction starts.  A failed flush marks the
+ * memtable: the next put or the end of its statement raises the error again.
+ * Rolled-back subtransactions take their memtables with them.
+ *
+ * A flush appends one entry per shard: ROWS when the rows encode to at most
+ * two pages, else a row group in an extent of its own and a ROW_GROUP entry.
+ *
+ * IDENTIFICATION
+ *	  src/log/memtable.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_MEMTABLE_H
+#define STRATA_MEMTABLE_H
+
+#include "log/append.h"
+#include "log/view.h"
+
+#include "nodes/execnodes.h"
+
+typedef struct StrataMemtable StrataMemtable;
+
+/*
+ * The memtable of the running command (cid as in estate->es_output_cid, in
+ * COPY GetCurrentCommandId(true)); counted, release with strata_memtable_end.
+ */
+extern StrataMemtable *strata_memtable_begin(StrataStore *store, Relation storage,
+											 CommandId cid);
+
+/*
+ * Put a row.  values by attnum - 1; detoasted and copied here.  mode
+ * REPLACE: newest wins.  ERROR: 23505 at once for a duplicate within the
+ * memtable, the rest is judged at flush.  IGNORE: takes the key lock, looks,
+ * and returns false when a live row with the key exists (nothing put).
+ * Raises 23502 for a null key.
+ */
+extern bool strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
+								Datum *values, bool *isnull);
+
+/* Put a tombstone for a key. */
+extern void strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues);
+
+/* End of the statement: the last user's call flushes and frees. */
+extern void strata_memtable_end(StrataMemtable *memtable);
+
+/*
+ * Flush every memtable of this store that belongs to another command than cid
+ * (InvalidCommandId: all of them).  Called before a scan or write starts.
+ */
+extern void strata_memtable_flush(Oid storage, CommandId cid);
+
+/* Register transaction callbacks (from _PG_init). */
+extern void strata_memtable_init(void);
+
+#endif							/* STRATA_MEMTABLE_H */

@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * view.h
+ *	  A store as one snapshot sees it: manifest, end of log, lookups, scans.
+ *
+ * A view fixes the log end of every shard when it is made; for rows and for
+ * superseding alike only entries before that end which the snapshot sees
+ * count.  The caller holds a lock on the storage relation for the view's life.
+ *
+ * IDENTIFICATION
+ *	  src/log/view.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_VIEW_H
+#define STRATA_VIEW_H
+
+#include "base/keyindex.h"
+#include "log/pending.h"
+
+/* What EXPLAIN ANALYZE shows. */
+typedef struct StrataReadStats
+{
+	uint64		generations;	/* pending generations visited */
+	uint64		groups_read;
+	uint64		groups_skipped;
+	uint64		index_probes;
+	uint64		superseded;		/* rows seen that lost to a newer version */
+	uint64		bytes_read;
+	uint64		bytes_decoded;
+} StrataReadStats;
+
+typedef struct StrataView
+{
+	StrataStore *store;
+	Relation	storage;
+	Snapshot	snapshot;
+	StrataManifest *manifest;
+	StrataPending *pending;
+	int			end;			/* entries of pending with a lower index count */
+	StrataReadStats stats;
+	/* private to view.c follows */
+	void	   *private_data;
+} StrataView;
+
+extern StrataView *strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot);
+extern void strata_view_end(StrataView *view);
+
+/* Does this entry count for the view (memoised per entry)? */
+extern bool strata_view_accepts(const StrataPendingEntry *entry, int index, void *view);
+
+/*
+ * TIDs of rows: base (row group number, row + 1); pending: top bit of the
+ * block number set, block where its entry starts (row groups: the extent's
+ * first block), ordinal among the rows of entries starting there + 1.
+ */
+
+/*
+ * Exact lookup.  True when the key has a live row; its needed columns go to
+ * values/isnull (valid until the next call on the view), tid its TID.
+ */
+typedef struct StrataLookup StrataLookup;
+
+extern StrataLookup *strata_lookup_begin(StrataView *view, const Bitmapset *needed);
+extern bool strata_lookup(StrataLookup *lookup, const StrataKeyProbe *probe,
+						  Datum *values, bool *isnull, ItemPointer tid);
+extern void strata_lookup_end(StrataLookup *lookup);
+
+/*
+ * Full scan: visible winning pending rows, then base rows minus deletes minus
+ * those superseded by pending keys.  skip (may be NULL) says which base row
+ * groups need not be read; it is never asked about pending rows.
+ */
+typedef bool (*StrataSkipGroup) (StrataView *view, const StrataRowGroup *group, void *arg);
+typedef struct StrataScan StrataScan;
+
+extern StrataScan *strata_scan_begin(StrataView *view, const Bitmapset *needed,
+									 StrataSkipGroup skip, void *arg);
+extern bool strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid);
+extern void strata_scan_end(StrataScan *scan);
+
+/* One layer only (OPTIONS (layer ...)): every visible pending row, losers too,
+ * no tombstones; or base rows minus deletes. */
+extern StrataScan *strata_scan_begin_layer(StrataView *view, const Bitmapset *needed,
+										   StrataLayer layer);
+
+#endif							/* STRATA_VIEW_H */

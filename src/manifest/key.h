@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * key.h
+ *	  The key of a store: hashing, comparing and placing of key values.
+ *
+ * Key types are built in, with default B-tree and hash operator classes of
+ * which the hash family contains the B-tree equality.  Two keys are equal
+ * when the operator says so, never by bytes.
+ *
+ * IDENTIFICATION
+ *	  src/manifest/key.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_KEY_H
+#define STRATA_KEY_H
+
+#include "strata.h"
+
+#include "access/attnum.h"
+#include "access/tupdesc.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+
+typedef struct StrataKey
+{
+	int			natts;			/* 0: keyless store */
+	AttrNumber	attnum[INDEX_MAX_KEYS]; /* in the foreign table */
+	Oid			type[INDEX_MAX_KEYS];	/* base type of a domain */
+	Oid			collation[INDEX_MAX_KEYS];
+	Oid			btree_opfamily[INDEX_MAX_KEYS];
+	Oid			btree_opclass[INDEX_MAX_KEYS];
+	Oid			hash_opfamily[INDEX_MAX_KEYS];
+	FmgrInfo	hash_proc[INDEX_MAX_KEYS];	/* HASHSTANDARD_PROC */
+	FmgrInfo	cmp_proc[INDEX_MAX_KEYS];	/* BTORDER_PROC */
+	TupleDesc	desc;			/* key columns only, in key order */
+} StrataKey;
+
+/*
+ * Fill key for the named columns of a table description.  Raises 42703 for a
+ * column that does not exist, 42704 / 0A000 for a type or collation that
+ * cannot be a key, with what to do as hint.  Allocates in mcxt.
+ */
+extern void strata_key_init(StrataKey *key, TupleDesc desc,
+							const AttrNumber *attnums, int natts,
+							MemoryContext mcxt);
+
+/* values: the key's columns in key order, none null. */
+extern uint32 strata_key_hash(const StrataKey *key, const Datum *values);
+
+/* Hash of columns combined one by one, for callers with other hash functions. */
+extern uint32 strata_key_hash_combine(uint32 hash, uint32 column_hash);
+
+extern int	strata_key_compare(const StrataKey *key, const Datum *a, const Datum *b);
+extern bool strata_key_equal(const StrataKey *key, const Datum *a, const Datum *b);
+
+/* The shard a key lives in. */
+extern int	strata_key_shard(uint32 hash, int nshards);
+
+/*
+ * Pick the key columns out of a row of the foreign table; 23502 naming the
+ * column (and relname) when one is null; 54000 when the key is larger than an
+ * index entry can be.
+ */
+extern void strata_key_extract(const StrataKey *key, const Datum *values,
+							   const bool *isnull, Datum *keyvalues,
+							   const char *relname, TupleDesc desc);
+
+/* "(a, b)=(1, x)" for messages, or NULL-free of values the caller may not see. */
+extern char *strata_key_describe(const StrataKey *key, const Datum *values);
+
+#endif							/* STRATA_KEY_H */

@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * manifest.h
+ *	  What a snapshot sees as merged: shard states, row groups, deletes.
+ *
+ * The manifest is a set of heap tables in schema strata, read by index scans
+ * under the query's snapshot.  The row in strata.shard is the single fact
+ * that makes everything consistent: a snapshot that sees merged_through = g
+ * reads the row groups and deletes it can see, plus the generations after g.
+ *
+ * A backend keeps decoded manifests, keyed by the storage's relfilenode and
+ * the pass they include.  The metapage's M and P, read after the snapshot was
+ * taken, say which one serves: the one of M if the snapshot sees M, else the
+ * one of P if it sees P, else the manifest is read under the snapshot and not
+ * kept.  A transaction that is M itself bypasses the cache.
+ *
+ * Written only under the pass lock or AccessExclusiveLock on the storage.
+ *
+ * IDENTIFICATION
+ *	  src/manifest/manifest.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_MANIFEST_H
+#define STRATA_MANIFEST_H
+
+#include "manifest/store.h"
+
+#include "datatype/timestamp.h"
+#include "utils/snapshot.h"
+
+typedef struct StrataShardState
+{
+	uint32		merged_through; /* newest merged generation, 0: none */
+	StrataPageRef first_pending;	/* first page of the next one; owner 0:
+									 * the shard page's log_start */
+	uint64		rows;			/* totals through merged_through */
+	uint64		bytes;
+} StrataShardState;
+
+typedef struct StrataRowGroup
+{
+	uint32		number;
+	StrataGroupRef ref;
+	uint32		ndeleted;
+	uint8	   *deleted;		/* bitmap by row, NULL when ndeleted = 0 */
+	bytea	   *zones;			/* zone maps as the row group writer made them */
+} StrataRowGroup;
+
+typedef struct StrataManifest
+{
+	Oid			storage;
+	bool		merged;			/* false: snapshot sees nothing merged */
+	uint32		incarnation;
+	int			nshards;
+	StrataShardState shards[STRATA_MAX_SHARDS];
+	int			ngroups;
+	StrataRowGroup *groups;		/* by number, ascending */
+	uint64		live_rows;		/* rows minus deletes */
+	uint64		raw_bytes;
+	uint64		stored_bytes;
+	int			ndeletes_rows;	/* rows in strata.deletes */
+	uint64		deletes_bytes;
+	int			refcount;
+	MemoryContext mcxt;
+} StrataManifest;
+
+/*
+ * The manifest a snapshot sees.  storage is the opened storage relation.
+ * Pinned until strata_manifest_release, and released by abort: pins belong to
+ * CurrentMemoryContext (reset callback).
+ */
+extern StrataManifest *strata_manifest_get(StrataStore *store, Relation storage,
+										   Snapshot snapshot);
+extern void strata_manifest_release(StrataManifest *manifest);
+
+/* Binary search; NULL when the snapshot does not see that row group. */
+extern StrataRowGroup *strata_manifest_group(StrataManifest *manifest, uint32 number);
+
+static inline bool
+strata_row_deleted(const StrataRowGroup *group, uint32 row)
+{
+	return group->deleted != NULL &&
+		(group->deleted[row >> 3] & (1 << (row & 7))) != 0;
+}
+
+/* Estimates for the planner: newest manifest known, no snapshot needed. */
+extern void strata_manifest_estimate(StrataStore *store, Relation storage,
+									 double *rows, double *raw_bytes,
+									 double *stored_bytes, double *groups);
+
+/* ---- writing, by passes (own transaction sees it after a CCI) ---- */
+
+extern void strata_manifest_set_shard(StrataStore *store, int shard,
+									  const StrataShardState *state, uint32 incarnation);
+extern void strata_manifest_add_group(StrataStore *store, uint32 incarnation,
+									  uint32 number, const StrataGroupRef *ref,
+									  bytea *zones);
+extern void strata_manifest_remove_group(StrataStore *store, uint32 number);
+
+/* tids: sorted, encoded (number << 16 | row); one strata.deletes row. */
+extern void strata_manifest_add_deletes(StrataStore *store, uint32 incarnation,
+										const uint64 *tids, uint64 ntids);
+
+/* Replace all visible deletes rows by one (keeping only live groups' rows). */
+extern void strata_manifest_fold_deletes(StrataStore *store, StrataManifest *manifest);
+
+typedef struct StrataPassRecord
+{
+	const char *what;			/* 'merge', 'compact', 'sweep' */
+	int64		generations_merged;
+	int64		generations_left;
+	int64		rows_read;
+	int64		rows_inserted;
+	int64		rows_replaced;
+	int64		rows_deleted;
+	int64		rows_aborted;
+	int64		row_groups_written;
+	int64		row_groups_adopted;
+	int64		index_probes;
+	bool		index_built;
+	int64		base_bytes_read;
+	int64		bytes_read;
+	int64		bytes_written;
+	int64		peak_memory;
+	TimestampTz started;
+	TimestampTz ended;
+} StrataPassRecord;
+
+extern void strata_manifest_add_pass(StrataStore *store, const StrataPassRecord *record);
+
+/*
+ * For sweep, freeze and index build: every manifest version of the store that
+ * is not dead to everybody at horizon (SnapshotAny,
+ * HeapTupleSatisfiesVacuum).  callback is called with each row group's ref and
+ * number and each dictionary's extent; shard_callback with each shard row
+ * version.  Rows of another incarnation than the given one are passed over.
+ */
+typedef void (*StrataGroupVersionCallback) (uint32 number, const StrataGroupRef *ref, void *arg);
+typedef void (*StrataShardVersionCallback) (int shard, const StrataShardState *state, void *arg);
+extern void strata_manifest_all_versions(Oid ftrelid, uint32 incarnation,
+										 TransactionId horizon,
+										 StrataGroupVersionCallback group_callback,
+										 StrataShardVersionCallback shard_callback,
+										 void *arg);
+
+/* After TRUNCATE: drop row groups and deletes, bump incarnation, keep shard numbers. */
+extern void strata_manifest_truncate(StrataStore *store, uint32 incarnation,
+									 const StrataShardState *shards);
+
+#endif							/* STRATA_MANIFEST_H */

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * extent.h
+ *	  Who owns which block: the spare page, taking, extending, giving back,
+ *	  and reading and writing the bytes of an extent.
+ *
+ * The spare page (block 1) holds the next owner id and the store's free
+ * extents, coalesced and sorted by block.  Every block is at any moment one
+ * of: a fixed page; free on the spare page; referred to by the log, a shard
+ * page or the manifest; or unreferenced (a lost transaction's), which sweep
+ * finds.  A block changes hands only by a record over the spare page.
+ *
+ * Crash windows: the relation is extended before the record that puts the new
+ * blocks on the spare page, so a crash between leaves unreferenced zero pages
+ * at the end, never a block owned twice.
+ *
+ * IDENTIFICATION
+ *	  src/storage/extent.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_EXTENT_H
+#define STRATA_EXTENT_H
+
+#include "storage/page.h"
+
+#include "access/generic_xlog.h"
+
+typedef struct StrataSpareRun
+{
+	BlockNumber block;
+	uint32		nblocks;
+} StrataSpareRun;
+
+typedef struct StrataSpareData
+{
+	uint64		next_owner;		/* starts at 1 */
+	uint32		nruns;
+	uint32		unused;
+	StrataSpareRun runs[FLEXIBLE_ARRAY_MEMBER];
+} StrataSpareData;
+
+#define STRATA_SPARE_MAX_RUNS \
+	((STRATA_PAGE_CAPACITY - offsetof(StrataSpareData, runs)) / sizeof(StrataSpareRun))
+
+static inline StrataSpareData *
+strata_page_spare(Page page)
+{
+	return (StrataSpareData *) PageGetContents(page);
+}
+
+/*
+ * The spare page, locked exclusively, for a caller that takes an extent in a
+ * record of its own making.
+ */
+extern Buffer strata_spare_lock(Relation rel);
+
+/*
+ * Take nblocks from the spare page image (a page registered with GenericXLog):
+ * changes the image and fills out with block, count and a new owner id.
+ * False, image unchanged, when no run is long enough.
+ */
+extern bool strata_spare_take(Page spare, uint32 nblocks, StrataExtent *out);
+
+/* Take an extent in a record of its own (passes).  Extends when need be. */
+extern void strata_extent_take(Relation rel, uint32 nblocks, StrataExtent *out);
+
+/*
+ * See to it that the spare page has a run of nblocks at this moment (another
+ * session may take it: callers loop).  Extends the relation by at least 64
+ * blocks, in pieces of at most 8 MB per hold of the extent lock.  No page
+ * lock may be held.
+ */
+extern void strata_extent_reserve(Relation rel, uint32 nblocks);
+
+/*
+ * Put runs (sorted, disjoint) back on the spare page; returns the number of
+ * blocks that did not fit and stay unreferenced.  The caller (sweep) holds
+ * pass and extent lock and has logged the conflict record.
+ */
+extern uint64 strata_spare_give(Relation rel, const StrataSpareRun *runs, int nruns);
+
+/*
+ * Take a free tail of at least min_blocks off the spare page by a logged
+ * record, then truncate the file, under a conditional AccessExclusiveLock.
+ * Returns the number of blocks given back to the file system.  Caller (sweep)
+ * holds pass and extent lock.
+ */
+extern BlockNumber strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks);
+
+/* Copy the spare page; NULL for an empty store.  palloc'd. */
+extern StrataSpareData *strata_spare_read(Relation rel);
+
+/* ---- bytes of an extent (STRATA_PAGE_DATA pages) ---- */
+
+static inline uint32
+strata_extent_blocks_for(uint64 bytes)
+{
+	return (uint32) ((bytes + STRATA_PAGE_CAPACITY - 1) / STRATA_PAGE_CAPACITY);
+}
+
+/*
+ * Sequential writer of an extent just taken.  Pages go through shared buffers
+ * with a bulk ring; up to 32 at a time are locked, filled, marked dirty and
+ * logged as one XLOG_FPI record before any lock is released.
+ */
+typedef struct StrataExtentWriter StrataExtentWriter;
+
+extern StrataExtentWriter *strata_extent_write_begin(Relation rel, const StrataExtent *extent);
+extern void strata_extent_write(StrataExtentWriter *writer, const void *data, Size len);
+extern void strata_extent_write_end(StrataExtentWriter *writer);
+
+/*
+ * Copy len bytes from byte offset of the extent into dst, checking owner and
+ * bounds.  object is for error messages.  Adds to *pages_read (if not NULL)
+ * the number of pages touched.
+ */
+extern void strata_extent_read(Relation rel, const StrataExtent *extent, uint64 offset,
+							   Size len, void *dst, BufferAccessStrategy strategy,
+							   const char *object);
+
+#endif							/* STRATA_EXTENT_H */

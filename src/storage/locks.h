@@ -1,0 +1,51 @@
+/*-------------------------------------------------------------------------
+ *
+ * locks.h
+ *	  Heavyweight locks of a store: advisory tags with (database, storage oid).
+ *
+ * Order: foreign table, pass, storage relation, store, keys in hash order,
+ * extent; then pages.  Never a heavyweight wait or an xid wait under a page
+ * lock.
+ *
+ * IDENTIFICATION
+ *	  src/storage/locks.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_LOCKS_H
+#define STRATA_LOCKS_H
+
+#include "strata.h"
+
+#include "storage/lock.h"
+
+/* objsubid of each tag; 1 and 2 are core's advisory locks. */
+typedef enum StrataLockKind
+{
+	STRATA_LOCK_KEY = 7,
+	STRATA_LOCK_STORE = 8,
+	STRATA_LOCK_PASS = 9,
+	STRATA_LOCK_EXTENT = 10,
+	STRATA_LOCK_DATABASE = 11
+} StrataLockKind;
+
+/*
+ * Take a lock until the end of the transaction; hash is used by KEY only.
+ * False only when nowait and not available.
+ */
+extern bool strata_lock(Oid storage, StrataLockKind kind, uint32 hash,
+						LOCKMODE mode, bool nowait);
+extern void strata_unlock(Oid storage, StrataLockKind kind, uint32 hash,
+						  LOCKMODE mode);
+
+/* True when this session holds the lock in that mode. */
+extern bool strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash,
+							 LOCKMODE mode);
+
+/*
+ * True when somebody waits for AccessExclusiveLock on the storage relation,
+ * on which the caller holds ShareUpdateExclusiveLock.
+ */
+extern bool strata_storage_lock_wanted(Oid storage);
+
+#endif							/* STRATA_LOCKS_H */
