@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * fdw.h
+ *	  The foreign data wrapper's callbacks, by file.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/fdw.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_FDW_H
+#define STRATA_FDW_H
+
+#include "log/memtable.h"
+#include "log/view.h"
+
+#include "foreign/fdwapi.h"
+
+/* plan.c */
+extern void strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid);
+extern void strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid);
+extern ForeignScan *strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel,
+										 Oid foreigntableid, ForeignPath *best_path,
+										 List *tlist, List *scan_clauses, Plan *outer_plan);
+
+/* scan_exec.c */
+extern void strataBeginForeignScan(ForeignScanState *node, int eflags);
+extern TupleTableSlot *strataIterateForeignScan(ForeignScanState *node);
+extern void strataReScanForeignScan(ForeignScanState *node);
+extern void strataEndForeignScan(ForeignScanState *node);
+
+/* modify.c */
+extern List *strataPlanForeignModify(PlannerInfo *root, ModifyTable *plan,
+									 Index resultRelation, int subplan_index);
+extern void strataBeginForeignModify(ModifyTableState *mtstate, ResultRelInfo *rinfo,
+									 List *fdw_private, int subplan_index, int eflags);
+extern TupleTableSlot *strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
+											   TupleTableSlot *slot, TupleTableSlot *planSlot);
+extern TupleTableSlot **strataExecForeignBatchInsert(EState *estate, ResultRelInfo *rinfo,
+													 TupleTableSlot **slots,
+													 TupleTableSlot **planSlots, int *numSlots);
+extern int	strataGetForeignModifyBatchSize(ResultRelInfo *rinfo);
+extern void strataEndForeignModify(EState *estate, ResultRelInfo *rinfo);
+extern void strataBeginForeignInsert(ModifyTableState *mtstate, ResultRelInfo *rinfo);
+extern void strataEndForeignInsert(EState *estate, ResultRelInfo *rinfo);
+extern int	strataIsForeignRelUpdatable(Relation rel);
+extern void strataExecForeignTruncate(List *rels, DropBehavior behavior, bool restart_seqs);
+
+/* explain.c */
+extern void strataExplainForeignScan(ForeignScanState *node, struct ExplainState *es);
+
+/* analyze.c */
+extern bool strataAnalyzeForeignTable(Relation relation, AcquireSampleRowsFunc *func,
+									  BlockNumber *totalpages);
+
+#endif							/* STRATA_FDW_H */
