@@ -1,0 +1,105 @@
+# Shared by test/run, test/bench/run and quickstart; sourced, POSIX sh.
+# Finds or installs PostgreSQL 15 and what strata needs, copies the PostgreSQL
+# tree, builds.
+
+pg_major=15
+debian_bin=/usr/lib/postgresql/$pg_major/bin
+
+as_root()
+{
+	if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# strata_install_packages quickstart|test: install what is missing.  A server
+# package that apt brings must not start a cluster of its own.
+strata_install_packages()
+{
+	want="postgresql-$pg_major postgresql-server-dev-$pg_major libzstd-dev gcc make zstd"
+	[ "$1" = quickstart ] || want="$want perl libipc-run-perl"
+	missing=
+	for p in $want; do
+		dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+	done
+	[ -n "$missing" ] || return 0
+	echo "installing:$missing"
+	if [ ! -x $debian_bin/postgres ] && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+		as_root mkdir -p /etc/postgresql-common
+		echo 'create_main_cluster = false' | as_root tee /etc/postgresql-common/createcluster.conf > /dev/null
+	fi
+	log=$(mktemp)
+	# shellcheck disable=SC2086
+	if ! { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -q --no-install-recommends $missing; } > "$log" 2>&1; then
+		tail -20 "$log"
+		echo "could not install:$missing" >&2
+		rm -f "$log"
+		return 1
+	fi
+	rm -f "$log"
+}
+
+# PostgreSQL refuses to run as root: pick the user that runs the clusters.
+strata_choose_user()
+{
+	run_user=
+	[ "$(id -u)" -ne 0 ] || run_user=postgres
+}
+
+as_user()
+{
+	if [ -n "$run_user" ]; then
+		runuser -u "$run_user" -- "$@"
+	else
+		"$@"
+	fi
+}
+
+# strata_choose_work DIR: sets $work to DIR, or to a directory below /tmp when
+# the user that runs the clusters cannot reach DIR (a checkout in /root) or a
+# socket path would be too long there.
+strata_choose_work()
+{
+	work=$1
+	strata_choose_user
+	mkdir -p "$work"
+	if [ -n "$run_user" ] && ! runuser -u "$run_user" -- test -x "$work" -a -r "$work"; then
+		work=/tmp/strata-$(printf %s "$1" | cksum | cut -d' ' -f1)
+		mkdir -p "$work"
+		chmod 755 "$work"
+		echo "user $run_user cannot reach $1: working in $work"
+	fi
+}
+
+# strata_copy_postgres DIR: a relocatable copy of Debian's tree, in which the
+# extension is installed without touching the system's.  DIR/bin is its bin.
+strata_copy_postgres()
+{
+	if [ ! -e "$1/.copied" ] || [ "$debian_bin/postgres" -nt "$1/.copied" ]; then
+		rm -rf "$1"
+		mkdir -p "$1/lib/postgresql" "$1/share/postgresql" "$1/include" || return 1
+		cp -a /usr/lib/postgresql/$pg_major "$1/lib/postgresql/" || return 1
+		cp -aL /usr/share/postgresql/$pg_major "$1/share/postgresql/" || return 1
+		ln -s /usr/include/postgresql "$1/include/postgresql"
+		ln -s lib/postgresql/$pg_major/bin "$1/bin"
+		: > "$1/.copied"
+	fi
+}
+
+# strata_build TOP BUILD PG_CONFIG [MAKE-ARGS...]: copy the sources, build and
+# install into the tree of PG_CONFIG.
+strata_build()
+{
+	b_top=$1 b_dir=$2 b_config=$(readlink -f "$3")
+	shift 3
+	mkdir -p "$b_dir"
+	# Objects of an earlier build stay; make sees which sources are newer.
+	rm -rf "$b_dir/sql" "$b_dir/expected" "$b_dir/test"
+	(cd "$b_top" && tar cf - --exclude=./.git --exclude=./.test --exclude=./.quickstart \
+		--exclude='*.o' --exclude='*.so' .) | (cd "$b_dir" && tar xpf -) || return 1
+	if ! make -C "$b_dir" -s -j2 with_llvm=no PG_CONFIG="$b_config" "$@" > "$b_dir/build.log" 2>&1 ||
+		! make -C "$b_dir" -s install with_llvm=no PG_CONFIG="$b_config" "$@" >> "$b_dir/build.log" 2>&1; then
+		tail -40 "$b_dir/build.log"
+		echo "the build failed" >&2
+		return 1
+	fi
+}
