@@ -21,6 +21,7 @@
 #include "base/rowgroup.h"
 #include "manifest/manifest.h"
 
+#include "access/tableam.h"
 #include "storage/itemptr.h"
 
 static inline void

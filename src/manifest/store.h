@@ -20,6 +20,8 @@
 #include "manifest/key.h"
 #include "manifest/options.h"
 
+#include "storage/lockdefs.h"
+
 typedef struct StrataStore
 {
 	Oid			ftrelid;		/* foreign table */

@@ -24,23 +24,94 @@ typedef struct StrataChoice
 									 * by sealing time */
 	uint64		bytes;
 	int			left;			/* sealed generations not chosen */
-	TransactionId blocked_by;	/* a running xid that blocked a shard, or 0 */
+	FullTransactionId blocked_by;	/* oldest running xid that blocked a shard,
+									 * or invalid */
 } StrataChoice;
 
+/*
+ * Choose what a pass folds.  Caps of 0 are lifted.  through (may be NULL):
+ * newest generation of each shard that may be chosen; later ones do not count
+ * as left.  Allocates in CurrentMemoryContext.
+ */
 extern StrataChoice *strata_choose(StrataStore *store, Relation storage,
 								   const StrataManifest *manifest,
-								   int max_generations, int64 max_bytes);
+								   int max_generations, int64 max_bytes,
+								   const uint32 *through);
+
+/*
+ * The oldest running xid among the entries of a generation, or invalid when
+ * every one is known committed or aborted (reads the generation).  counts
+ * (may be NULL) receives how many entries and keys it holds.
+ */
+typedef struct StrataGenerationCounts
+{
+	uint64		entries;		/* ROWS and ROW_GROUP */
+	uint64		keys;			/* rows and tombstones */
+} StrataGenerationCounts;
+
+extern FullTransactionId strata_generation_blocked_by(StrataStore *store, Relation storage,
+													  const StrataGeneration *generation,
+													  StrataGenerationCounts *counts);
+
+/* Where the pages of a generation start. */
+extern void strata_generation_point(const StrataGeneration *generation, StrataLogPoint *point);
 
 /* ---- a merge pass (pass.c) ---- */
+
+typedef struct StrataPassRequest
+{
+	int			max_generations;	/* negative caps: the table's options */
+	int64		max_bytes;
+	bool		nowait;			/* do not wait for another pass */
+	const uint32 *through;		/* as in strata_choose; NULL: no limit */
+} StrataPassRequest;
 
 /*
  * Fold a bounded run of sealed generations.  Takes the pass lock and
  * ShareUpdateExclusiveLock on the storage, then a registered latest snapshot.
- * Never opens the foreign table.  Negative caps: the table's options.  With
- * nowait, false when another pass holds the lock.
+ * Never opens the foreign table.  blocked_by (may be NULL): a running
+ * transaction that kept generations from being chosen.  False, with nothing
+ * done, only with nowait and when another pass holds the lock.
  */
-extern bool strata_merge_pass(Oid ftrelid, int max_generations, int64 max_bytes,
-							  bool nowait, StrataPassRecord *out);
+extern bool strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
+							  StrataPassRecord *out, FullTransactionId *blocked_by);
+
+/* Raise 55P03 when a session waits for AccessExclusiveLock on the storage. */
+extern void strata_pass_give_way(StrataStore *store);
+
+/* ---- which base rows a pass supersedes (supersede.c) ---- */
+
+/*
+ * Collects the keys a pass puts into the base or takes out of it, in memory
+ * of a fixed size (the rest is on disk), and then, in key order, probes the
+ * key index for the base rows they supersede and adds the new TIDs.
+ */
+typedef struct StrataSupersede StrataSupersede;
+
+extern StrataSupersede *strata_supersede_begin(StrataStore *store, Relation storage,
+											   StrataManifest *manifest, Oid index);
+extern void strata_supersede_put(StrataSupersede *supersede, const Datum *keyvalues,
+								 uint32 group, uint32 row);
+extern void strata_supersede_put_tombstone(StrataSupersede *supersede, const Datum *keyvalues);
+
+/* Called for each superseded base row (and at times to look around). */
+typedef void (*StrataSupersededRow) (uint32 group, uint32 row, bool tombstone, void *arg);
+typedef void (*StrataPassTick) (void *arg);
+
+/* Counts index_probes and base_bytes_read in record; frees. */
+extern void strata_supersede_finish(StrataSupersede *supersede, StrataSupersededRow callback,
+									StrataPassTick tick, void *arg,
+									StrataPassRecord *record);
+
+/*
+ * The same without an index: hash the base's keys against the pass's pending
+ * ones.  accept says which entries count.
+ */
+extern void strata_supersede_by_hash(StrataStore *store, Relation storage,
+									 StrataManifest *manifest, StrataPending *pending,
+									 StrataAccept accept, void *accept_arg,
+									 StrataSupersededRow callback, StrataPassTick tick,
+									 void *arg, StrataPassRecord *record);
 
 /* ---- sweep (sweep.c): caller is a top-level statement ---- */
 
