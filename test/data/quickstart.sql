@@ -70,8 +70,9 @@ BEGIN
     WHILE done < total LOOP
         BEGIN
             INSERT INTO rollouts
-                SELECT r.* FROM quickstart.line, LATERAL quickstart.record(line.line) AS r
-                WHERE n > base + done AND n <= base + done + chunk AND line ~ '[^ \t]' AND line.line !~ '^x\s*$';
+                SELECT r.* FROM (SELECT q.line FROM quickstart.line q
+                                 WHERE n > base + done AND n <= base + done + chunk AND q.line !~ '^x\s*$'
+                                 ORDER BY n) AS s, LATERAL quickstart.record(s.line) AS r;
             GET DIAGNOSTICS got = ROW_COUNT;
             loaded := loaded + got;
         EXCEPTION WHEN OTHERS THEN
