@@ -1,0 +1,718 @@
+/*-------------------------------------------------------------------------
+ *
+ * pass.c
+ *	  A merge pass: fold a bounded run of sealed generations into the base.
+ *
+ * One transaction, in this order:
+ *
+ *	locks		the store's pass lock, then ShareUpdateExclusiveLock on the
+ *				storage relation, and only then a registered latest snapshot:
+ *				whatever an earlier pass committed is seen.  The foreign table
+ *				is never opened, so a pass stands in nobody's way.
+ *	choose		choose.c: bounded in generations, bytes and memory.
+ *	index		the key index is built if there is none to probe.
+ *	stream		the winning rows of the chosen generations, in log order, into
+ *				row groups.  A row group that was loaded in bulk and is large
+ *				enough is adopted where it lies: a manifest row names its
+ *				extent, its losing rows become deletes.  Entries of aborted
+ *				transactions are dropped; a tombstone ends here.
+ *	supersede	supersede.c: in key order, find the base rows that lose, add
+ *				the new TIDs.
+ *	flip		deletes, the shards' merged_through and totals, the pass's own
+ *				row.  With the commit readers go over to the new state.
+ *
+ * Appends go on all the while: they touch pages of later generations only.
+ *
+ * Memory: one row group being compressed, the key map of the chosen
+ * generations (bounded by choose.c), eight bytes a superseded row, a sort of
+ * fixed size.  Values are read, copied into the writer and forgotten row by
+ * row.
+ *
+ * Crash windows: until the commit record no snapshot sees anything of a pass.
+ * What is left of one that failed are extents no manifest row names (sweep
+ * reclaims them), TIDs of row groups that never existed (ignored), row group
+ * numbers never used, and M on the metapage naming a transaction that
+ * aborted, which is what readers take it for.
+ *
+ * IDENTIFICATION
+ *	  src/merge/pass.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "merge/merge.h"
+
+#include "pause.h"
+#include "storage/extent.h"
+#include "storage/locks.h"
+#include "storage/metapage.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "executor/instrument.h"
+#include "miscadmin.h"
+#include "nodes/bitmapset.h"
+#include "storage/lmgr.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+/* Passes compress better than loads. */
+#define PASS_COMPRESSION_LEVEL	3
+
+/* Fold deletes when more rows than this are visible. */
+#define PASS_MAX_DELETES_ROWS	64
+
+/* Look around every so many rows. */
+#define PASS_TICK_ROWS			256
+
+typedef struct StrataPass
+{
+	StrataStore *store;
+	Relation	storage;
+	StrataManifest *manifest;	/* what the pass started from */
+	StrataPassRecord *record;
+
+	/* the chosen generations */
+	StrataChoice *choice;
+	StrataPending *pending;
+	bool	   *committed;		/* by entry */
+
+	/* streaming */
+	Bitmapset  *all_columns;
+	Bitmapset  *key_columns;
+	Datum	   *values;
+	bool	   *isnull;
+	StrataPendingReader *reader;
+	StrataGroupWriter *writer;	/* NULL: no row group begun */
+	MemoryContext writer_mcxt;
+	uint32		writer_number;	/* of the row group begun */
+	uint64		ticks;
+
+	/* what changes in the base */
+	StrataSupersede *supersede; /* NULL: no key, or no index at all */
+	uint64	   *deletes;		/* row group << 16 | row */
+	uint64		ndeletes;
+	uint64		max_deletes;
+	uint64		winners;		/* rows that went into the base */
+
+	MemoryContext mcxt;			/* everything above */
+	MemoryContext row_mcxt;		/* one row */
+} StrataPass;
+
+/*
+ * Give way to DDL: 55P03 when somebody waits for AccessExclusiveLock.
+ */
+void
+strata_pass_give_way(StrataStore *store)
+{
+	if (strata_storage_lock_wanted(store->storage))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("merge of %s gave way to another session", store->name),
+				 errdetail("A command that needs the table for itself is waiting."),
+				 errhint("Run the merge again later; nothing has changed.")));
+}
+
+static void
+pass_sample_memory(StrataPass *pass)
+{
+	int64		memory = (int64) MemoryContextMemAllocated(pass->mcxt, true);
+
+	pass->record->peak_memory = Max(pass->record->peak_memory, memory);
+}
+
+/* Look around: interrupts, DDL that waits, memory. */
+static void
+pass_tick(void *arg)
+{
+	StrataPass *pass = (StrataPass *) arg;
+
+	CHECK_FOR_INTERRUPTS();
+	strata_pass_give_way(pass->store);
+	pass_sample_memory(pass);
+}
+
+/* StrataAccept: does an entry count? */
+static bool
+pass_accepts(const StrataPendingEntry *entry, int index, void *arg)
+{
+	return ((StrataPass *) arg)->committed[index];
+}
+
+static void
+pass_add_delete(StrataPass *pass, uint32 group, uint32 row)
+{
+	if (pass->ndeletes == pass->max_deletes)
+	{
+		pass->max_deletes *= 2;
+		pass->deletes = repalloc_huge(pass->deletes, pass->max_deletes * sizeof(uint64));
+	}
+	pass->deletes[pass->ndeletes++] = (uint64) group << 16 | row;
+}
+
+/* StrataSupersededRow */
+static void
+pass_superseded(uint32 group, uint32 row, bool tombstone, void *arg)
+{
+	pass_add_delete((StrataPass *) arg, group, row);
+}
+
+/* Pick the key out of a row of the table. */
+static void
+pass_row_key(StrataPass *pass, Datum *keyvalues)
+{
+	const StrataKey *key = &pass->store->key;
+
+	for (int i = 0; i < key->natts; i++)
+	{
+		int			attno = key->attnum[i] - 1;
+
+		if (pass->isnull[attno])
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("stored row of %s has a null key", pass->store->name)));
+		keyvalues[i] = pass->values[attno];
+	}
+}
+
+/*
+ * Write the row group begun, and name it in the manifest.
+ */
+static void
+pass_write_group(StrataPass *pass)
+{
+	StrataExtent extent;
+	StrataGroupRef ref;
+	bytea	   *zones = NULL;
+	uint64		length;
+	MemoryContext old_mcxt;
+
+	if (pass->writer == NULL)
+		return;
+
+	old_mcxt = MemoryContextSwitchTo(pass->writer_mcxt);
+
+	length = strata_group_writer_finish(pass->writer);
+	pass_sample_memory(pass);
+	strata_extent_take(pass->storage, strata_extent_blocks_for(length), &extent);
+	strata_group_writer_write(pass->writer, pass->storage, &extent, &ref, &zones);
+	STRATA_PAUSE("pass-group-written");
+	strata_manifest_add_group(pass->store, pass->manifest->incarnation,
+							  pass->writer_number, &ref, zones);
+	strata_group_writer_end(pass->writer);
+	pass->writer = NULL;
+	pass->record->row_groups_written++;
+	pass->record->bytes_written += length;
+
+	MemoryContextSwitchTo(old_mcxt);
+	MemoryContextReset(pass->writer_mcxt);
+	pass_tick(pass);
+}
+
+/*
+ * Add the row in pass->values to the row group begun.
+ */
+static void
+pass_add_row(StrataPass *pass, uint32 hash)
+{
+	StrataOptions *options = pass->store->options;
+	uint32		row;
+	MemoryContext old_mcxt;
+
+	if (pass->writer == NULL)
+	{
+		old_mcxt = MemoryContextSwitchTo(pass->writer_mcxt);
+		pass->writer = strata_group_writer_begin(pass->store,
+												 Max(options->compression_level,
+													 PASS_COMPRESSION_LEVEL));
+		pass->writer_number = strata_meta_take_row_groups(pass->storage, 1);
+		MemoryContextSwitchTo(old_mcxt);
+	}
+
+	row = strata_group_writer_rows(pass->writer);
+	strata_group_writer_add(pass->writer, pass->values, pass->isnull, hash);
+	pass->winners++;
+
+	if (pass->supersede != NULL)
+	{
+		Datum		keyvalues[INDEX_MAX_KEYS];
+
+		pass_row_key(pass, keyvalues);
+		strata_supersede_put(pass->supersede, keyvalues, pass->writer_number, row);
+	}
+
+	if (row + 1 >= (uint32) options->row_group_rows ||
+		strata_group_writer_raw_bytes(pass->writer) >= (uint64) options->row_group_bytes)
+		pass_write_group(pass);
+}
+
+/*
+ * Adopt the row group of an entry if what remains of it is at least a quarter
+ * of a full one: then bulk data is written once.
+ */
+static bool
+pass_adopt_group(StrataPass *pass, int index, const StrataPendingEntry *entry)
+{
+	StrataOptions *options = pass->store->options;
+	const StrataGroupRef *ref = &entry->group;
+	bool		keyed = pass->store->key.natts > 0;
+	uint32		won = 0;
+	uint32		number;
+	StrataGroupReader *reader;
+	uint64		bytes_read;
+	uint64		bytes_decoded;
+	MemoryContext group_mcxt;
+	MemoryContext old_mcxt;
+
+	/* The whole group is too small: no need to look at its rows. */
+	if (ref->rows < (uint32) options->row_group_rows / 4 &&
+		ref->raw_bytes < (uint64) options->row_group_bytes / 4)
+		return false;
+
+	for (uint32 row = 0; row < ref->rows; row++)
+	{
+		if (!keyed || strata_pending_wins(pass->pending, index, row, pass_accepts, pass))
+			won++;
+	}
+	if (won == 0 ||
+		(won < (uint32) options->row_group_rows / 4 &&
+		 (double) ref->raw_bytes * won / ref->rows < (double) options->row_group_bytes / 4))
+		return false;
+
+	group_mcxt = AllocSetContextCreate(pass->mcxt, "strata adopted row group",
+									   ALLOCSET_DEFAULT_SIZES);
+	old_mcxt = MemoryContextSwitchTo(group_mcxt);
+
+	number = strata_meta_take_row_groups(pass->storage, 1);
+	reader = strata_group_open(pass->store, pass->storage, ref, pass->key_columns, true);
+	if (strata_group_rows(reader) != ref->rows)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("row group at block %u of %s has %u rows where its log entry says %u",
+						ref->extent.block, RelationGetRelationName(pass->storage),
+						strata_group_rows(reader), ref->rows)));
+
+	for (uint32 row = 0; keyed && row < ref->rows; row++)
+	{
+		if (pass->ticks++ % PASS_TICK_ROWS == 0)
+			pass_tick(pass);
+
+		if (!strata_pending_wins(pass->pending, index, row, pass_accepts, pass))
+		{
+			MemoryContextSwitchTo(pass->mcxt);
+			pass_add_delete(pass, number, row);
+			MemoryContextSwitchTo(group_mcxt);
+		}
+		else if (pass->supersede != NULL)
+		{
+			Datum		keyvalues[INDEX_MAX_KEYS];
+
+			strata_group_fetch_key(reader, row, keyvalues);
+			strata_supersede_put(pass->supersede, keyvalues, number, row);
+		}
+	}
+	strata_manifest_add_group(pass->store, pass->manifest->incarnation, number, ref,
+							  strata_group_zones(reader));
+	strata_group_io(reader, &bytes_read, &bytes_decoded);
+	strata_group_close(reader);
+
+	pass->winners += won;
+	pass->record->row_groups_adopted++;
+	pass->record->bytes_read += bytes_read;
+	pass_tick(pass);
+
+	MemoryContextSwitchTo(old_mcxt);
+	MemoryContextDelete(group_mcxt);
+	return true;
+}
+
+/*
+ * Stream the winning rows and tombstones of one committed entry.
+ */
+static void
+pass_fold_entry(StrataPass *pass, int index, const StrataPendingEntry *entry)
+{
+	bool		keyed = pass->store->key.natts > 0;
+	MemoryContext old_mcxt;
+
+	if (entry->type == STRATA_ENTRY_ROW_GROUP && pass_adopt_group(pass, index, entry))
+		return;
+
+	for (uint32 row = 0; row < entry->rows + entry->tombstones; row++)
+	{
+		if (pass->ticks++ % PASS_TICK_ROWS == 0)
+			pass_tick(pass);
+
+		if (keyed && !strata_pending_wins(pass->pending, index, row, pass_accepts, pass))
+			continue;
+
+		MemoryContextReset(pass->row_mcxt);
+		old_mcxt = MemoryContextSwitchTo(pass->row_mcxt);
+		if (row < entry->rows)
+		{
+			strata_pending_reader_row(pass->reader, index, row, pass->values, pass->isnull);
+			pass_add_row(pass, keyed ?
+						 strata_pending_reader_hash(pass->reader, index, row) : 0);
+		}
+		else if (pass->supersede != NULL)
+		{
+			Datum		keyvalues[INDEX_MAX_KEYS];
+
+			strata_pending_reader_key(pass->reader, index, row, keyvalues);
+			strata_supersede_put_tombstone(pass->supersede, keyvalues);
+		}
+		MemoryContextSwitchTo(old_mcxt);
+	}
+}
+
+/*
+ * Decode the keys of the chosen generations, and find out once for all which
+ * entries count.  None of their transactions is running: choose.c saw to it.
+ */
+static void
+pass_read_keys(StrataPass *pass)
+{
+	int			nentries;
+
+	pass->pending = strata_pending_create(pass->store, pass->storage, pass->mcxt);
+	for (int shard = 0; shard < pass->store->nshards; shard++)
+	{
+		for (int i = 0; i < pass->choice->ngenerations; i++)
+		{
+			StrataGeneration *generation = pass->choice->generations[i];
+			StrataLogPoint point;
+
+			if (generation->shard != shard)
+				continue;
+			pass_tick(pass);
+			strata_generation_point(generation, &point);
+			strata_pending_add(pass->pending, shard, &point, generation->number);
+		}
+	}
+
+	nentries = strata_pending_nentries(pass->pending);
+	pass->committed = palloc_extended(Max(nentries, 1) * sizeof(bool), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < nentries; i++)
+	{
+		const StrataPendingEntry *entry = strata_pending_entry(pass->pending, i);
+		int64		rows = (int64) entry->rows + entry->tombstones;
+
+		switch (strata_xid_outcome(entry->fxid, entry->flags))
+		{
+			case STRATA_XID_COMMITTED:
+				pass->committed[i] = true;
+				pass->record->rows_read += rows;
+				break;
+			case STRATA_XID_ABORTED:
+				pass->committed[i] = false;
+				pass->record->rows_aborted += rows;
+				break;
+			case STRATA_XID_RUNNING:
+			case STRATA_XID_OWN:
+				elog(ERROR, "entry of running transaction " UINT64_FORMAT " in a chosen generation",
+					 entry->fxid);
+		}
+	}
+	pass_sample_memory(pass);
+}
+
+/*
+ * Stream the chosen generations into row groups.
+ */
+static void
+pass_stream(StrataPass *pass)
+{
+	int			nentries = strata_pending_nentries(pass->pending);
+	uint64		bytes_read;
+	uint64		bytes_decoded;
+
+	pass->values = palloc(sizeof(Datum) * pass->store->desc->natts);
+	pass->isnull = palloc(sizeof(bool) * pass->store->desc->natts);
+	pass->writer_mcxt = AllocSetContextCreate(pass->mcxt, "strata row group begun",
+											  ALLOCSET_DEFAULT_SIZES);
+	pass->row_mcxt = AllocSetContextCreate(pass->mcxt, "strata merged row",
+										   ALLOCSET_DEFAULT_SIZES);
+	pass->reader = strata_pending_reader_begin(pass->pending, pass->all_columns, true);
+
+	for (int i = 0; i < nentries; i++)
+	{
+		if (pass->committed[i])
+			pass_fold_entry(pass, i, strata_pending_entry(pass->pending, i));
+	}
+	pass_write_group(pass);
+
+	strata_pending_reader_io(pass->reader, &bytes_read, &bytes_decoded);
+	strata_pending_reader_end(pass->reader);
+	pass->record->bytes_read += bytes_read + strata_pending_bytes_read(pass->pending);
+}
+
+static int
+pass_delete_cmp(const void *a, const void *b)
+{
+	uint64		va = *(const uint64 *) a;
+	uint64		vb = *(const uint64 *) b;
+
+	return va < vb ? -1 : va > vb ? 1 : 0;
+}
+
+/*
+ * The manifest's side of the flip.
+ */
+static void
+pass_flip(StrataPass *pass)
+{
+	StrataManifest *manifest = pass->manifest;
+	StrataShardState states[STRATA_MAX_SHARDS];
+	bool		changed[STRATA_MAX_SHARDS] = {0};
+
+	if (manifest->ndeletes_rows > PASS_MAX_DELETES_ROWS)
+		strata_manifest_fold_deletes(pass->store, manifest);
+	if (pass->ndeletes > 0)
+	{
+		qsort(pass->deletes, pass->ndeletes, sizeof(uint64), pass_delete_cmp);
+		strata_manifest_add_deletes(pass->store, manifest->incarnation,
+									pass->deletes, pass->ndeletes);
+	}
+
+	memcpy(states, manifest->shards, sizeof(states));
+	for (int i = 0; i < pass->choice->ngenerations; i++)
+	{
+		StrataGeneration *generation = pass->choice->generations[i];
+		StrataShardState *state = &states[generation->shard];
+
+		Assert(generation->number > state->merged_through);
+		if (generation->next.owner == 0)
+			elog(ERROR, "sealed generation %u of shard %d has no successor",
+				 generation->number, generation->shard);
+		state->merged_through = generation->number;
+		state->first_pending = generation->next;
+		state->rows += generation->rows;
+		state->bytes += generation->bytes;
+		changed[generation->shard] = true;
+	}
+	for (int shard = 0; shard < manifest->nshards; shard++)
+	{
+		if (changed[shard])
+			strata_manifest_set_shard(pass->store, shard, &states[shard],
+									  manifest->incarnation);
+	}
+}
+
+/*
+ * Everything after the choice, in pass->mcxt.
+ */
+static void
+pass_fold(StrataPass *pass)
+{
+	StrataStore *store = pass->store;
+	StrataPassRecord *record = pass->record;
+	bool		keyed = store->key.natts > 0;
+	bool		index_present = false;
+	Oid			index = InvalidOid;
+
+	/*
+	 * From here on readers that do not see this transaction must know that
+	 * the newest manifest is not theirs.
+	 */
+	strata_meta_begin_pass(pass->storage, GetTopFullTransactionId());
+
+	if (keyed)
+	{
+		if (strata_index_before_merge)
+		{
+			int64		before = pgBufferUsage.shared_blks_hit + pgBufferUsage.shared_blks_read;
+
+			record->index_built = strata_keyindex_ensure(store, pass->storage);
+			if (record->index_built)
+				record->base_bytes_read += BLCKSZ *
+					(pgBufferUsage.shared_blks_hit + pgBufferUsage.shared_blks_read - before);
+		}
+		index = strata_keyindex_find(pass->storage, &index_present);
+	}
+
+	pass->max_deletes = 1024;
+	pass->deletes = palloc(pass->max_deletes * sizeof(uint64));
+	for (int i = 0; i < store->desc->natts; i++)
+	{
+		if (!TupleDescAttr(store->desc, i)->attisdropped)
+			pass->all_columns = bms_add_member(pass->all_columns, i + 1);
+	}
+	for (int i = 0; i < store->key.natts; i++)
+		pass->key_columns = bms_add_member(pass->key_columns, store->key.attnum[i]);
+	if (OidIsValid(index) || index_present)
+		pass->supersede = strata_supersede_begin(store, pass->storage,
+												 pass->manifest, index);
+
+	pass_read_keys(pass);
+	pass_stream(pass);
+
+	/* What the manifest had to be decoded from, whether it was or not. */
+	record->base_bytes_read += pass->manifest->deletes_bytes;
+
+	if (keyed && !OidIsValid(index))
+		strata_supersede_by_hash(store, pass->storage, pass->manifest, pass->pending,
+								 pass_accepts, pass, pass_superseded, pass_tick,
+								 pass, record);
+	strata_pending_free(pass->pending);
+	pass->pending = NULL;
+	if (pass->supersede != NULL)
+		strata_supersede_finish(pass->supersede, pass_superseded, pass_tick, pass, record);
+	record->rows_inserted = (int64) pass->winners - record->rows_replaced;
+	pass_sample_memory(pass);
+
+	STRATA_PAUSE("pass-before-manifest");
+	pass_flip(pass);
+	STRATA_PAUSE("pass-after-manifest");
+}
+
+/*
+ * Type code (zone maps compare values, the index compares keys) runs as the
+ * table's owner, whoever merges.
+ */
+static Oid
+pass_table_owner(Oid ftrelid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(ftrelid));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("foreign table with OID %u does not exist", ftrelid)));
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * Take pass lock and storage lock, and make sure that what they are taken on
+ * is still the table's storage.  InvalidOid: another pass holds the lock.
+ */
+static Oid
+pass_lock(Oid ftrelid, bool nowait)
+{
+	for (;;)
+	{
+		Oid			storage = strata_store_storage(ftrelid);
+
+		if (!OidIsValid(storage))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("storage of foreign table with OID %u is missing", ftrelid)));
+		if (!strata_lock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock, nowait))
+			return InvalidOid;
+		if (nowait)
+		{
+			if (!ConditionalLockRelationOid(storage, ShareUpdateExclusiveLock))
+			{
+				strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
+				return InvalidOid;
+			}
+		}
+		else
+			LockRelationOid(storage, ShareUpdateExclusiveLock);
+
+		if (strata_store_storage(ftrelid) == storage)
+			return storage;
+
+		/* Dropped while we waited. */
+		UnlockRelationOid(storage, ShareUpdateExclusiveLock);
+		strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
+	}
+}
+
+/*
+ * Fold a bounded run of sealed generations.
+ */
+bool
+strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
+				  StrataPassRecord *out, FullTransactionId *blocked_by)
+{
+	StrataPass *pass;
+	StrataOptions *options;
+	MemoryContext mcxt;
+	MemoryContext old_mcxt;
+	Oid			storage;
+	Oid			save_userid;
+	int			save_sec_context;
+	int			save_nestlevel;
+
+	memset(out, 0, sizeof(*out));
+	out->what = "merge";
+	if (blocked_by != NULL)
+		*blocked_by = InvalidFullTransactionId;
+
+	PreventCommandIfReadOnly("strata.merge()");
+	PreventCommandDuringRecovery("strata.merge()");
+	PreventCommandIfParallelMode("strata.merge()");
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("a merge cannot run in a transaction of isolation level %s",
+						XactIsoLevel == XACT_SERIALIZABLE ? "SERIALIZABLE" : "REPEATABLE READ"),
+				 errdetail("The transaction's snapshot does not see what the merge moves."),
+				 errhint("Run it in a transaction of its own at READ COMMITTED.")));
+
+	storage = pass_lock(ftrelid, request->nowait);
+	if (!OidIsValid(storage))
+		return false;
+	PushActiveSnapshot(GetLatestSnapshot());
+
+	GetUserIdAndSecContext(&save_userid, &save_sec_context);
+	SetUserIdAndSecContext(pass_table_owner(ftrelid),
+						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
+	save_nestlevel = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+
+	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata merge pass",
+								 ALLOCSET_DEFAULT_SIZES);
+	old_mcxt = MemoryContextSwitchTo(mcxt);
+
+	pass = palloc0(sizeof(StrataPass));
+	pass->mcxt = mcxt;
+	pass->record = out;
+	out->started = GetCurrentTimestamp();
+	pass->store = strata_store_open(ftrelid);
+	pass->storage = table_open(storage, NoLock);
+	pass->manifest = strata_manifest_get(pass->store, pass->storage, GetActiveSnapshot());
+	STRATA_PAUSE("pass-begin");
+
+	options = pass->store->options;
+	pass->choice = strata_choose(pass->store, pass->storage, pass->manifest,
+								 request->max_generations < 0 ?
+								 options->merge_max_generations : request->max_generations,
+								 request->max_bytes < 0 ?
+								 options->merge_max_bytes : request->max_bytes,
+								 request->through);
+	out->generations_merged = pass->choice->ngenerations;
+	out->generations_left = pass->choice->left;
+	if (blocked_by != NULL)
+		*blocked_by = pass->choice->blocked_by;
+	STRATA_PAUSE("pass-after-choose");
+
+	if (pass->choice->ngenerations > 0)
+	{
+		pass_fold(pass);
+		out->ended = GetCurrentTimestamp();
+		strata_manifest_add_pass(pass->store, out);
+		CommandCounterIncrement();
+		STRATA_PAUSE("pass-before-commit");
+	}
+	else
+		out->ended = out->started;
+
+	strata_manifest_release(pass->manifest);
+	table_close(pass->storage, NoLock);
+	strata_store_close(pass->store);
+	MemoryContextSwitchTo(old_mcxt);
+	MemoryContextDelete(mcxt);
+
+	AtEOXact_GUC(false, save_nestlevel);
+	SetUserIdAndSecContext(save_userid, save_sec_context);
+	PopActiveSnapshot();
+	return true;
+}
