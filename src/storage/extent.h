@@ -12,7 +12,8 @@
  *
  * Crash windows: the relation is extended before the record that puts the new
  * blocks on the spare page, so a crash between leaves unreferenced zero pages
- * at the end, never a block owned twice.
+ * at the end, never a block owned twice.  What was extended and what the spare
+ * page says is the same to anybody who holds the extent lock.
  *
  * IDENTIFICATION
  *	  src/storage/extent.h
@@ -39,6 +40,13 @@ typedef struct StrataSpareData
 	uint32		unused;
 	StrataSpareRun runs[FLEXIBLE_ARRAY_MEMBER];
 } StrataSpareData;
+
+/* Pages that are locked and logged together. */
+#define STRATA_WRITE_PAGES		32
+
+/* Smallest extension, and most that is extended under one hold of the lock. */
+#define STRATA_EXTEND_MIN		64
+#define STRATA_EXTEND_PIECE		(8 * 1024 * 1024 / BLCKSZ)
 
 #define STRATA_SPARE_MAX_RUNS \
 	((STRATA_PAGE_CAPACITY - offsetof(StrataSpareData, runs)) / sizeof(StrataSpareRun))
@@ -88,6 +96,12 @@ extern uint64 strata_spare_give(Relation rel, const StrataSpareRun *runs, int nr
  */
 extern BlockNumber strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks);
 
+/*
+ * Append nblocks zero pages to the file.  The caller holds the extent lock and
+ * sees to it that a record makes replay do the same (one over the last page).
+ */
+extern void strata_extend_file(Relation rel, uint32 nblocks);
+
 /* Copy the spare page; NULL for an empty store.  palloc'd. */
 extern StrataSpareData *strata_spare_read(Relation rel);
 
@@ -112,8 +126,7 @@ extern void strata_extent_write_end(StrataExtentWriter *writer);
 
 /*
  * Copy len bytes from byte offset of the extent into dst, checking owner and
- * bounds.  object is for error messages.  Adds to *pages_read (if not NULL)
- * the number of pages touched.
+ * bounds.  object is for error messages.
  */
 extern void strata_extent_read(Relation rel, const StrataExtent *extent, uint64 offset,
 							   Size len, void *dst, BufferAccessStrategy strategy,

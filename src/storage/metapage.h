@@ -36,10 +36,35 @@ typedef struct StrataMetaData
 
 /*
  * M or P once it is older than every snapshot and clog may forget it: visible
- * to everybody.  Set by freeze.
+ * to everybody.  Set by freeze.  The xid stays in the value, so that settled
+ * passes still differ from each other: what is cached by M or P must compare
+ * the whole value, never just "settled".
  */
-#define STRATA_PASS_SETTLED		FullTransactionIdFromU64(FrozenTransactionId)
+#define STRATA_PASS_SETTLED_BIT		(UINT64CONST(1) << 63)
 
+static inline bool
+strata_pass_is_settled(FullTransactionId pass)
+{
+	return (U64FromFullTransactionId(pass) & STRATA_PASS_SETTLED_BIT) != 0;
+}
+
+/* The pass without its mark, to compare it with one seen before settling. */
+static inline FullTransactionId
+strata_pass_xid(FullTransactionId pass)
+{
+	return FullTransactionIdFromU64(U64FromFullTransactionId(pass) &
+									~STRATA_PASS_SETTLED_BIT);
+}
+
+/* Blocks of the tail extent that each shard of a new store starts with. */
+#define STRATA_FIRST_TAIL_BLOCKS	16
+
+/*
+ * A shard page.  A new store's shard has a tail extent but no log page:
+ * log_start, active_start and tail have owner 0 until the first append, which
+ * makes the first page of tail_extent, links it as all three and leaves
+ * active_generation as it is.
+ */
 typedef struct StrataShardData
 {
 	uint32		shard;
@@ -72,13 +97,17 @@ strata_page_shard(Page page)
  */
 extern bool strata_meta_read(Relation rel, StrataMetaData *out);
 
-/* Copy a shard page.  False when the store has no blocks yet. */
+/*
+ * Copy a shard page.  False when the store has not been made yet (appenders
+ * then call strata_store_initialize and read again).
+ */
 extern bool strata_shard_read(Relation rel, int shard, StrataShardData *out);
 
 /*
  * Make metapage, spare page, shard pages and the first tail extent of each
  * shard, if they are not there: under the extent lock, which is taken and
- * released here.  Idempotent; two first writers both succeed.
+ * released here.  All of them come to be by one record, so a store is either
+ * empty or complete.  Idempotent; two first writers both succeed.
  */
 extern void strata_store_initialize(Relation rel, int nshards);
 
@@ -86,7 +115,9 @@ extern void strata_store_initialize(Relation rel, int nshards);
  * The same for a file just made by TRUNCATE (AccessExclusiveLock held):
  * counters continue from old (next owner id is next_owner), incarnation is
  * one higher, M is xid and P none.  old_shards (nshards of them) give the
- * generation numbers and totals to continue from.
+ * generation numbers and totals to continue from: a shard's active generation
+ * is one after the old one, so the manifest's merged_through becomes the old
+ * active generation's number.
  */
 extern void strata_store_reinitialize(Relation rel, const StrataMetaData *old,
 									  const StrataShardData *old_shards,

@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  Differences between PostgreSQL versions; the only place that looks at
+ *	  PG_VERSION_NUM.
+ *
+ * IDENTIFICATION
+ *	  src/compat.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_COMPAT_H
+#define STRATA_COMPAT_H
+
+#include "postgres.h"
+
+#include "access/nbtxlog.h"
+#include "access/rmgr.h"
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#if PG_VERSION_NUM < 150000
+#error "strata needs PostgreSQL 15 or later"
+#endif
+
+/* Has the administrator allowed old snapshots to be invalidated? (gone in 17) */
+static inline bool
+strata_old_snapshots_expire(void)
+{
+#if PG_VERSION_NUM < 170000
+	return old_snapshot_threshold >= 0;
+#else
+	return false;
+#endif
+}
+
+/*
+ * The full form of an xid that is at most 2^31 away from the next xid, as
+ * every xid in use is.
+ */
+static inline FullTransactionId
+strata_full_xid(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+
+	if (!TransactionIdIsNormal(xid))
+		return FullTransactionIdFromEpochAndXid(0, xid);
+	return FullTransactionIdFromU64(U64FromFullTransactionId(next) +
+									(int32) (xid - XidFromFullTransactionId(next)));
+}
+
+/*
+ * Log a recovery conflict with every snapshot that sees newest as running.
+ * From 16 on the record also says whether the relation is a catalog.
+ */
+static inline void
+strata_xlog_conflict(Relation rel, FullTransactionId newest)
+{
+	xl_btree_reuse_page record;
+
+	memset(&record, 0, sizeof(record));
+#if PG_VERSION_NUM < 160000
+	record.node = rel->rd_node;
+	record.latestRemovedFullXid = newest;
+#else
+	record.locator = rel->rd_locator;
+	record.snapshotConflictHorizon = newest;
+	record.isCatalogRel = false;
+#endif
+	record.block = 0;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &record, SizeOfBtreeReusePage);
+	(void) XLogInsert(RM_BTREE_ID, XLOG_BTREE_REUSE_PAGE);
+}
+
+#endif							/* STRATA_COMPAT_H */

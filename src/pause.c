@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * pause.c
+ *	  Named pause points for tests.
+ *
+ * A point is armed by a file of its name in the data directory, so that a
+ * test can arm it from outside, before the session exists and while it hangs.
+ * Looking for a file at every point is slow; nothing of this is in a build
+ * for use.
+ *
+ * IDENTIFICATION
+ *	  src/pause.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "pause.h"
+
+#ifdef STRATA_TEST_PAUSES
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+
+#define PAUSE_DIRECTORY		"strata.pause"
+#define PAUSE_POLL_USEC		10000L
+
+void
+strata_pause(const char *name)
+{
+	char		path[MAXPGPATH];
+	char		action[64];
+	FILE	   *file;
+	struct stat st;
+	int			milliseconds;
+
+	/* System calls of our own: some points stand in critical sections. */
+	snprintf(path, sizeof(path), "%s/%s", PAUSE_DIRECTORY, name);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return;
+	if (fgets(action, sizeof(action), file) == NULL)
+		action[0] = '\0';
+	fclose(file);
+	action[strcspn(action, "\r\n")] = '\0';
+
+	if (strcmp(action, "wait") == 0)
+	{
+		while (stat(path, &st) == 0)
+			pg_usleep(PAUSE_POLL_USEC);
+	}
+	else if (strcmp(action, "error") == 0)
+	{
+		(void) unlink(path);
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("stopped at pause point \"%s\"", name)));
+	}
+	else if (strcmp(action, "kill") == 0)
+	{
+		(void) kill(MyProcPid, SIGKILL);
+	}
+	else if (strcmp(action, "segv") == 0)
+	{
+		(void) signal(SIGSEGV, SIG_DFL);
+		(void) raise(SIGSEGV);
+	}
+	else if (sscanf(action, "sleep %d", &milliseconds) == 1)
+	{
+		for (; milliseconds > 0; milliseconds -= 10)
+			pg_usleep(Min(milliseconds, 10) * 1000L);
+	}
+	else
+		elog(WARNING, "unknown action \"%s\" at pause point \"%s\"", action, name);
+}
+
+#endif							/* STRATA_TEST_PAUSES */

@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * locks.c
+ *	  Heavyweight locks of a store.
+ *
+ * Maps the five locks of a store to advisory lock tags whose object
+ * subidentifiers core does not use, so that they show in pg_locks, honour
+ * lock_timeout, take part in deadlock detection, go with a rolled back
+ * savepoint and survive PREPARE TRANSACTION.  pg_advisory_unlock_all leaves
+ * them alone: they are held by the transaction, not by the session.
+ *
+ * Order (a lock is never waited for while a later one is held): foreign
+ * table, pass, storage relation, store, keys in hash order, extent; then page
+ * locks, under which no heavyweight lock is waited for at all.
+ *
+ * IDENTIFICATION
+ *	  src/storage/locks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/locks.h"
+
+#include "miscadmin.h"
+
+static void set_tag(LOCKTAG *tag, Oid storage, StrataLockKind kind, uint32 hash);
+
+static void
+set_tag(LOCKTAG *tag, Oid storage, StrataLockKind kind, uint32 hash)
+{
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, storage,
+						 kind == STRATA_LOCK_KEY ? hash : 0, (uint16) kind);
+}
+
+bool
+strata_lock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode, bool nowait)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, storage, kind, hash);
+	return LockAcquire(&tag, mode, false, nowait) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+strata_unlock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, storage, kind, hash);
+	if (!LockRelease(&tag, mode, false))
+		elog(ERROR, "lock %d of relation %u is not held", (int) kind, storage);
+}
+
+bool
+strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, storage, kind, hash);
+	return LockHeldByMe(&tag, mode);
+}
+
+bool
+strata_storage_lock_wanted(Oid storage)
+{
+	LOCKTAG		tag;
+	LockData   *locks;
+	bool		wanted = false;
+
+	/*
+	 * ShareUpdateExclusiveLock is never taken by the fast path, so asking for
+	 * its waiters is safe, and cheap: a look at one lock.
+	 */
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, storage);
+	if (!LockHasWaiters(&tag, ShareUpdateExclusiveLock, false))
+		return false;
+
+	/*
+	 * Somebody waits, but a VACUUM or another pass (ShareUpdateExclusiveLock)
+	 * is no reason to give up what was done.  Only the whole lock table shows
+	 * in which mode somebody waits; this is the rare case.
+	 */
+	locks = GetLockStatusData();
+	for (int i = 0; i < locks->nelements; i++)
+	{
+		LockInstanceData *instance = &locks->locks[i];
+
+		if (instance->waitLockMode == AccessExclusiveLock &&
+			memcmp(&instance->locktag, &tag, sizeof(LOCKTAG)) == 0)
+		{
+			wanted = true;
+			break;
+		}
+	}
+	pfree(locks->locks);
+	pfree(locks);
+	return wanted;
+}
