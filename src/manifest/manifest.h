@@ -27,6 +27,7 @@
 #include "manifest/store.h"
 
 #include "datatype/timestamp.h"
+#include "lib/ilist.h"
 #include "utils/snapshot.h"
 
 typedef struct StrataShardState
@@ -63,6 +64,14 @@ typedef struct StrataManifest
 	uint64		deletes_bytes;
 	int			refcount;
 	MemoryContext mcxt;
+
+	/* private to manifest.c */
+	bool		cached;			/* on the backend's list, found by what follows */
+	Oid			relfilenode;
+	uint64		pass;			/* newest pass it includes */
+	Size		memory;
+	dlist_head	pins;
+	dlist_node	link;
 } StrataManifest;
 
 /*
@@ -128,6 +137,10 @@ typedef struct StrataPassRecord
 } StrataPassRecord;
 
 extern void strata_manifest_add_pass(StrataStore *store, const StrataPassRecord *record);
+
+/* The passes on record for a store, oldest first. */
+typedef void (*StrataPassCallback) (const StrataPassRecord *record, void *arg);
+extern void strata_manifest_passes(Oid ftrelid, StrataPassCallback callback, void *arg);
 
 /*
  * For sweep, freeze and index build: every manifest version of the store that

@@ -56,11 +56,17 @@ typedef struct StrataOptions
 extern int	strata_cache_size;	/* kB */
 extern bool strata_index_before_merge;
 
+/* Counts changes of GUCs that are option defaults: what was parsed before is stale. */
+extern uint64 strata_gucs_changed;
+
 /* Define all GUCs (from _PG_init). */
 extern void strata_define_gucs(void);
 
 /* Options of foreign table ftrelid, palloc'd in the current context. */
 extern StrataOptions *strata_options_get(Oid ftrelid);
+
+/* The foreign table that the option "store" of a layer table names. */
+extern Oid	strata_options_store(const StrataOptions *options, bool missing_ok);
 
 /* Parse an option list (DefElem), filling in defaults; raises on bad values. */
 extern StrataOptions *strata_options_parse(List *defelems);

@@ -20,6 +20,9 @@
 #include "manifest/key.h"
 #include "manifest/options.h"
 
+#include "lib/ilist.h"
+#include "storage/lock.h"
+
 #include "storage/lockdefs.h"
 
 typedef struct StrataStore
@@ -41,6 +44,11 @@ typedef struct StrataStore
 	Datum	   *missing;
 	int			refcount;
 	bool		valid;
+
+	/* private to store.c */
+	uint64		gucs;			/* strata_gucs_changed when it was made */
+	MemoryContext mcxt;
+	dlist_head	pins;
 } StrataStore;
 
 /*
@@ -58,6 +66,9 @@ extern Oid	strata_store_storage(Oid ftrelid);
 
 /* foreign table whose storage this is, InvalidOid when there is none. */
 extern Oid	strata_store_of_storage(Oid storage);
+
+/* The foreign tables of all stores in this database, by oid. */
+extern List *strata_store_list(void);
 
 /* True when relid is a foreign table of our foreign data wrapper. */
 extern bool strata_is_foreign_table(Oid relid);

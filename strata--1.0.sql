@@ -1,0 +1,342 @@
+/* strata--1.0.sql */
+
+-- complain if script is sourced in psql rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION strata" to load this file. \quit
+
+SET LOCAL search_path = pg_catalog, pg_temp;
+
+CREATE SCHEMA strata;
+
+-- ---------------------------------------------------------------------------
+-- The manifest: private tables, written by C only (see docs/internals.md)
+-- ---------------------------------------------------------------------------
+
+CREATE TABLE strata.store (
+    foreign_table oid PRIMARY KEY,
+    storage       oid NOT NULL UNIQUE,
+    incarnation   int NOT NULL,
+    shards        int NOT NULL,
+    key           int2[] NOT NULL,      -- attribute numbers, in key order
+    columns       bytea NOT NULL,       -- column signature (struct array)
+    missing       bytea                 -- missing values of added columns
+);
+
+CREATE TABLE strata.shard (
+    store         oid NOT NULL,         -- foreign table
+    shard         int NOT NULL,
+    incarnation   int NOT NULL,
+    merged_through bigint NOT NULL,
+    first_block   bigint NOT NULL,      -- first pending page and its owner
+    first_owner   bigint NOT NULL,
+    rows          bigint NOT NULL,      -- totals through merged_through
+    bytes         bigint NOT NULL,
+    PRIMARY KEY (store, shard)
+);
+
+CREATE TABLE strata.row_group (
+    store         oid NOT NULL,
+    number        bigint NOT NULL,
+    incarnation   int NOT NULL,
+    first_block   bigint NOT NULL,
+    blocks        bigint NOT NULL,
+    owner         bigint NOT NULL,
+    length        bigint NOT NULL,
+    raw_bytes     bigint NOT NULL,
+    rows          int NOT NULL,
+    zones         bytea,
+    PRIMARY KEY (store, number)
+);
+
+CREATE TABLE strata.dictionary (
+    store         oid NOT NULL,
+    id            bigint NOT NULL,
+    incarnation   int NOT NULL,
+    attnum        int2 NOT NULL,
+    first_block   bigint NOT NULL,
+    blocks        bigint NOT NULL,
+    owner         bigint NOT NULL,
+    length        bigint NOT NULL,
+    PRIMARY KEY (store, id)
+);
+
+CREATE TABLE strata.deletes (
+    store         oid NOT NULL,
+    id            bigint NOT NULL,      -- top-level full xid of the pass
+    seq           int NOT NULL,
+    incarnation   int NOT NULL,
+    n             bigint NOT NULL,
+    tids          bytea NOT NULL,
+    PRIMARY KEY (store, id, seq)
+);
+
+CREATE TABLE strata.pass (
+    store         oid NOT NULL,
+    id            bigint NOT NULL,      -- counts the passes of the store
+    what          text NOT NULL,
+    generations_merged bigint NOT NULL,
+    generations_left   bigint NOT NULL,
+    rows_read     bigint NOT NULL,
+    rows_inserted bigint NOT NULL,
+    rows_replaced bigint NOT NULL,
+    rows_deleted  bigint NOT NULL,
+    rows_aborted  bigint NOT NULL,
+    row_groups_written bigint NOT NULL,
+    row_groups_adopted bigint NOT NULL,
+    index_probes  bigint NOT NULL,
+    index_built   boolean NOT NULL,
+    base_bytes_read bigint NOT NULL,
+    bytes_read    bigint NOT NULL,
+    bytes_written bigint NOT NULL,
+    peak_memory   bigint NOT NULL,
+    started       timestamptz NOT NULL,
+    ended         timestamptz NOT NULL,
+    PRIMARY KEY (store, id)
+);
+
+-- Zone maps and deletes are read with their rows: keep them in line.
+ALTER TABLE strata.row_group ALTER COLUMN zones SET STORAGE MAIN;
+
+REVOKE ALL ON strata.store, strata.shard, strata.row_group, strata.dictionary,
+    strata.deletes, strata.pass FROM PUBLIC;
+GRANT USAGE ON SCHEMA strata TO PUBLIC;
+
+COMMENT ON SCHEMA strata IS 'functions and views for strata foreign tables, and their storage';
+COMMENT ON TABLE strata.store IS 'manifest: one row per strata foreign table (private)';
+COMMENT ON TABLE strata.shard IS 'manifest: what is merged of each shard (private)';
+COMMENT ON TABLE strata.row_group IS 'manifest: row groups of base tables (private)';
+COMMENT ON TABLE strata.dictionary IS 'manifest: compression dictionaries (private)';
+COMMENT ON TABLE strata.deletes IS 'manifest: superseded base rows (private)';
+COMMENT ON TABLE strata.pass IS 'manifest: history of passes (private)';
+
+-- ---------------------------------------------------------------------------
+-- Foreign data wrapper, server, access method of the storage relations
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.strata_handler() RETURNS fdw_handler
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION strata.strata_handler() IS 'handler of the foreign data wrapper strata';
+
+CREATE FUNCTION strata.strata_validator(text[], oid) RETURNS void
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION strata.strata_validator(text[], oid) IS 'validator of the options of strata foreign tables';
+
+CREATE FOREIGN DATA WRAPPER strata
+    HANDLER strata.strata_handler VALIDATOR strata.strata_validator;
+COMMENT ON FOREIGN DATA WRAPPER strata IS 'log-structured tables stored in this database';
+
+CREATE SERVER strata FOREIGN DATA WRAPPER strata;
+COMMENT ON SERVER strata IS 'server of strata foreign tables; USAGE on it allows to create them';
+
+CREATE FUNCTION strata.strata_storage_handler(internal) RETURNS table_am_handler
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION strata.strata_storage_handler(internal) IS 'handler of the access method strata_storage';
+
+CREATE ACCESS METHOD strata_storage TYPE TABLE HANDLER strata.strata_storage_handler;
+COMMENT ON ACCESS METHOD strata_storage IS 'storage relations of strata foreign tables; not for use by itself';
+
+-- ---------------------------------------------------------------------------
+-- Maintenance.  Each function checks the caller's rights on the table.
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.merge(
+    relation regclass,
+    max_generations int DEFAULT NULL,
+    max_bytes bigint DEFAULT NULL,
+    OUT generations_merged bigint,
+    OUT generations_left bigint,
+    OUT rows_read bigint,
+    OUT rows_inserted bigint,
+    OUT rows_replaced bigint,
+    OUT rows_deleted bigint,
+    OUT rows_aborted bigint,
+    OUT row_groups_written bigint,
+    OUT row_groups_adopted bigint,
+    OUT index_probes bigint,
+    OUT index_built boolean,
+    OUT base_bytes_read bigint,
+    OUT bytes_read bigint,
+    OUT bytes_written bigint,
+    OUT peak_memory bigint,
+    OUT elapsed interval)
+RETURNS record
+    LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_merge';
+COMMENT ON FUNCTION strata.merge(regclass, int, bigint) IS
+    'fold the oldest sealed generations into the base table, in one bounded pass; 0 lifts a cap';
+
+CREATE PROCEDURE strata.drain(relation regclass)
+    LANGUAGE C AS 'MODULE_PATHNAME', 'strata_drain';
+COMMENT ON PROCEDURE strata.drain(regclass) IS
+    'seal, then merge pass after pass, each committed, until nothing is pending';
+
+CREATE FUNCTION strata.seal(
+    relation regclass,
+    OUT shard int,
+    OUT generation bigint)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'strata_seal';
+COMMENT ON FUNCTION strata.seal(regclass) IS
+    'close the active generation of each shard; a row for each that was open';
+
+CREATE FUNCTION strata.sweep(
+    relation regclass,
+    OUT blocks_total bigint,
+    OUT blocks_freed bigint,
+    OUT blocks_left bigint,
+    OUT blocks_truncated bigint,
+    OUT index_tids_removed bigint)
+RETURNS record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_sweep_table';
+COMMENT ON FUNCTION strata.sweep(regclass) IS
+    'make space that nothing refers to available for reuse';
+
+CREATE FUNCTION strata.verify(
+    relation regclass,
+    OUT object text,
+    OUT problem text)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_verify';
+COMMENT ON FUNCTION strata.verify(regclass) IS
+    'check everything stored for a table; a row for each fault';
+
+CREATE FUNCTION strata.create_key_index(relation regclass) RETURNS boolean
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_create_key_index';
+COMMENT ON FUNCTION strata.create_key_index(regclass) IS
+    'build the key index if there is no usable one; true if it was built';
+
+CREATE FUNCTION strata.drop_key_index(relation regclass) RETURNS boolean
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_drop_key_index';
+COMMENT ON FUNCTION strata.drop_key_index(regclass) IS
+    'drop the key index; true if there was one';
+
+CREATE FUNCTION strata.has_key_index(relation regclass) RETURNS boolean
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_has_key_index';
+COMMENT ON FUNCTION strata.has_key_index(regclass) IS
+    'is there a key index that is usable for exact answers?';
+
+CREATE FUNCTION strata.relation_size(relation regclass) RETURNS bigint
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_relation_size';
+COMMENT ON FUNCTION strata.relation_size(regclass) IS
+    'disk space of a table: its storage relation and key index';
+
+CREATE FUNCTION strata.record_columns(relation regclass) RETURNS void
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_record_columns';
+COMMENT ON FUNCTION strata.record_columns(regclass) IS
+    'record columns that were changed while event triggers were off';
+
+CREATE FUNCTION strata.drop_orphans() RETURNS int
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_drop_orphans';
+COMMENT ON FUNCTION strata.drop_orphans() IS
+    'drop stores whose foreign table was dropped while event triggers were off; how many there were';
+REVOKE ALL ON FUNCTION strata.drop_orphans() FROM PUBLIC;
+
+-- ---------------------------------------------------------------------------
+-- Looking in.  The functions return only what the caller may see.
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.stores_info(
+    OUT store regclass,
+    OUT storage regclass,
+    OUT key text[],
+    OUT shards int,
+    OUT pending_generations bigint,
+    OUT pending_rows bigint,
+    OUT pending_bytes bigint,
+    OUT oldest_pending_age interval,
+    OUT base_rows bigint,
+    OUT row_groups bigint,
+    OUT base_bytes bigint,
+    OUT relation_bytes bigint,
+    OUT key_index boolean)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_stores_info';
+COMMENT ON FUNCTION strata.stores_info() IS 'rows of the view strata.stores';
+
+CREATE FUNCTION strata.generations_info(
+    OUT store regclass,
+    OUT shard int,
+    OUT generation bigint,
+    OUT state text,
+    OUT rows bigint,
+    OUT bytes bigint,
+    OUT first_block bigint,
+    OUT last_block bigint,
+    OUT age interval,
+    OUT blocked_by xid)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_generations_info';
+COMMENT ON FUNCTION strata.generations_info() IS 'rows of the view strata.generations';
+
+CREATE FUNCTION strata.row_groups_info(
+    OUT store regclass,
+    OUT number bigint,
+    OUT rows bigint,
+    OUT deleted bigint,
+    OUT raw_bytes bigint,
+    OUT stored_bytes bigint,
+    OUT first_block bigint,
+    OUT blocks bigint)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_row_groups_info';
+COMMENT ON FUNCTION strata.row_groups_info() IS 'rows of the view strata.row_groups';
+
+CREATE FUNCTION strata.merges_info(
+    OUT store regclass,
+    OUT what text,
+    OUT generations_merged bigint,
+    OUT generations_left bigint,
+    OUT rows_read bigint,
+    OUT rows_inserted bigint,
+    OUT rows_replaced bigint,
+    OUT rows_deleted bigint,
+    OUT rows_aborted bigint,
+    OUT row_groups_written bigint,
+    OUT row_groups_adopted bigint,
+    OUT index_probes bigint,
+    OUT index_built boolean,
+    OUT base_bytes_read bigint,
+    OUT bytes_read bigint,
+    OUT bytes_written bigint,
+    OUT peak_memory bigint,
+    OUT started timestamptz,
+    OUT ended timestamptz)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_merges_info';
+COMMENT ON FUNCTION strata.merges_info() IS 'rows of the view strata.merges';
+
+CREATE VIEW strata.stores AS SELECT * FROM strata.stores_info();
+COMMENT ON VIEW strata.stores IS 'strata foreign tables: what is pending, what is merged, sizes';
+
+CREATE VIEW strata.generations AS SELECT * FROM strata.generations_info();
+COMMENT ON VIEW strata.generations IS 'pending generations, and what keeps them from being merged';
+
+CREATE VIEW strata.row_groups AS SELECT * FROM strata.row_groups_info();
+COMMENT ON VIEW strata.row_groups IS 'row groups of base tables';
+
+CREATE VIEW strata.merges AS SELECT * FROM strata.merges_info();
+COMMENT ON VIEW strata.merges IS 'recent passes and their counters';
+
+GRANT SELECT ON strata.stores, strata.generations, strata.row_groups, strata.merges TO PUBLIC;
+
+-- ---------------------------------------------------------------------------
+-- Life cycle.  Created last, so that they do not see the script itself.
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.on_ddl_command_end() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME', 'strata_on_ddl_command_end';
+COMMENT ON FUNCTION strata.on_ddl_command_end() IS 'creates stores and follows changes of their tables';
+
+CREATE FUNCTION strata.on_sql_drop() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME', 'strata_on_sql_drop';
+COMMENT ON FUNCTION strata.on_sql_drop() IS 'drops the store of a dropped table';
+
+CREATE EVENT TRIGGER strata_ddl_command_end ON ddl_command_end
+    WHEN TAG IN ('CREATE FOREIGN TABLE', 'IMPORT FOREIGN SCHEMA', 'ALTER FOREIGN TABLE',
+                 'ALTER TABLE', 'CREATE INDEX', 'ALTER INDEX')
+    EXECUTE FUNCTION strata.on_ddl_command_end();
+ALTER EVENT TRIGGER strata_ddl_command_end ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER strata_ddl_command_end IS 'creates stores and follows changes of their tables';
+
+CREATE EVENT TRIGGER strata_sql_drop ON sql_drop
+    EXECUTE FUNCTION strata.on_sql_drop();
+ALTER EVENT TRIGGER strata_sql_drop ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER strata_sql_drop IS 'drops the store of a dropped table';
