@@ -33,6 +33,7 @@ typedef struct StrataKey
 	Oid			hash_opfamily[INDEX_MAX_KEYS];
 	FmgrInfo	hash_proc[INDEX_MAX_KEYS];	/* HASHSTANDARD_PROC */
 	FmgrInfo	cmp_proc[INDEX_MAX_KEYS];	/* BTORDER_PROC */
+	FmgrInfo	eq_proc[INDEX_MAX_KEYS];	/* B-tree equality */
 	TupleDesc	desc;			/* key columns only, in key order */
 } StrataKey;
 
