@@ -36,10 +36,6 @@ extern void strataBeginForeignModify(ModifyTableState *mtstate, ResultRelInfo *r
 									 List *fdw_private, int subplan_index, int eflags);
 extern TupleTableSlot *strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 											   TupleTableSlot *slot, TupleTableSlot *planSlot);
-extern TupleTableSlot **strataExecForeignBatchInsert(EState *estate, ResultRelInfo *rinfo,
-													 TupleTableSlot **slots,
-													 TupleTableSlot **planSlots, int *numSlots);
-extern int	strataGetForeignModifyBatchSize(ResultRelInfo *rinfo);
 extern void strataEndForeignModify(EState *estate, ResultRelInfo *rinfo);
 extern void strataBeginForeignInsert(ModifyTableState *mtstate, ResultRelInfo *rinfo);
 extern void strataEndForeignInsert(EState *estate, ResultRelInfo *rinfo);

@@ -1,0 +1,429 @@
+/*-------------------------------------------------------------------------
+ *
+ * conflict_check.c
+ *	  Key locks, and judging whether a key that was written was there.
+ *
+ * Two ways keep writers of the same key apart:
+ *
+ * Key locks are heavyweight locks on the key's hash.  Whoever locks keys one
+ * by one also holds the store lock in RowExclusiveLock, so that a session may
+ * lock all keys at once by taking that exclusively.  Key locks are taken
+ * before anything is appended and are held to the end of the transaction.
+ *
+ * Linking first, then judging, needs no lock: of two versions of a key one is
+ * at the earlier position of the shard's log, and the writer of the later one
+ * cannot miss it, since it looks after its own version was linked.  If the
+ * earlier one's transaction is running, the later writer waits for it, and
+ * never the other way round, so only locks on several keys can make a
+ * deadlock, which core's detector settles.
+ *
+ * Judging asks for today's commit status, not for what a snapshot sees: a
+ * version of a transaction that committed a moment ago counts.  A snapshot is
+ * still needed, to know which generations are merged.  Under READ COMMITTED
+ * it is a fresh one.  A transaction whose snapshot is fixed uses its own: what
+ * was merged since is pending for that one, hence looked at version by version
+ * and noticed when the snapshot does not see it; what was merged before it
+ * sees.
+ *
+ * No page is locked while waiting for a transaction.
+ *
+ * IDENTIFICATION
+ *	  src/log/conflict_check.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "log/conflict_check.h"
+
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "base/keyindex.h"
+#include "manifest/manifest.h"
+#include "miscadmin.h"
+#include "pause.h"
+#include "storage/lmgr.h"
+#include "storage/locks.h"
+#include "storage/predicate.h"
+#include "utils/snapmgr.h"
+
+/* Key locks this transaction took, those of aborted savepoints included. */
+static int	key_locks = 0;
+
+/* The number of key locks at which the store lock is tried next. */
+static int	next_escalation = STRATA_MAX_KEY_LOCKS;
+
+typedef struct Judge
+{
+	StrataStore *store;
+	Relation	storage;
+	Snapshot	snapshot;
+	bool		fixed;			/* snapshot is the transaction's */
+	StrataManifest *manifest;
+	StrataPending *pending;
+	int			end;
+	const StrataJudgeKey *key;	/* being judged */
+} Judge;
+
+typedef enum Verdict
+{
+	VERDICT_ROW,				/* the winner is a row */
+	VERDICT_NO_ROW,				/* the winner is a tombstone */
+	VERDICT_BASE,				/* no pending version: the base decides */
+	VERDICT_AGAIN				/* had to wait: look again from the start */
+} Verdict;
+
+static int	hash_cmp(const void *a, const void *b);
+static int	judge_key_cmp(const void *a, const void *b, void *arg);
+static int	judge_hash_cmp(const void *a, const void *b);
+static int	key_lock_cap(void);
+static bool accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg);
+static Verdict judge_pending(Judge *judge);
+static const Datum *judge_base(Judge *judge, StrataJudgeKey *keys, int nkeys);
+static const Datum *judge_base_by_index(Judge *judge, Oid index,
+										StrataJudgeKey *keys, int nkeys);
+static const Datum *judge_base_by_scan(Judge *judge, StrataJudgeKey *keys, int nkeys);
+
+/* ----------------------------------------------------------------
+ *		Key locks
+ * ----------------------------------------------------------------
+ */
+
+static int
+hash_cmp(const void *a, const void *b)
+{
+	uint32		left = *(const uint32 *) a;
+	uint32		right = *(const uint32 *) b;
+
+	return left < right ? -1 : (left > right ? 1 : 0);
+}
+
+bool
+strata_lock_insert_keys(Oid storage, uint32 *hashes, int nhashes)
+{
+	if (key_locks + nhashes > STRATA_MAX_KEY_LOCKS)
+		return false;
+	if (strata_lock_held(storage, STRATA_LOCK_STORE, 0, ExclusiveLock))
+		return true;
+	if (!strata_lock(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock, true))
+		return false;
+
+	qsort(hashes, nhashes, sizeof(uint32), hash_cmp);
+	for (int i = 0; i < nhashes; i++)
+	{
+		if (i > 0 && hashes[i] == hashes[i - 1])
+			continue;
+		strata_lock(storage, STRATA_LOCK_KEY, hashes[i], ExclusiveLock, false);
+		key_locks++;
+	}
+	return true;
+}
+
+/*
+ * The number of key locks of a transaction beyond which it would take too
+ * much of the shared lock table, which all sessions share.
+ */
+static int
+key_lock_cap(void)
+{
+	int64		entries = (int64) max_locks_per_xact * (MaxBackends + max_prepared_xacts);
+
+	return (int) Max(STRATA_MAX_KEY_LOCKS, Min(entries / 4, PG_INT32_MAX));
+}
+
+void
+strata_lock_key(Oid storage, uint32 hash)
+{
+	if (strata_lock_held(storage, STRATA_LOCK_STORE, 0, ExclusiveLock) ||
+		strata_lock_held(storage, STRATA_LOCK_KEY, hash, ExclusiveLock))
+		return;
+
+	if (key_locks >= key_lock_cap())
+	{
+		strata_lock(storage, STRATA_LOCK_STORE, 0, ExclusiveLock, false);
+		return;
+	}
+	if (key_locks >= next_escalation)
+	{
+		next_escalation *= 2;
+		if (strata_lock(storage, STRATA_LOCK_STORE, 0, ExclusiveLock, true))
+			return;
+	}
+
+	if (!strata_lock_held(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock))
+		strata_lock(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock, false);
+	strata_lock(storage, STRATA_LOCK_KEY, hash, ExclusiveLock, false);
+	key_locks++;
+}
+
+void
+strata_key_locks_reset(void)
+{
+	key_locks = 0;
+	next_escalation = STRATA_MAX_KEY_LOCKS;
+}
+
+/* ----------------------------------------------------------------
+ *		Judging
+ * ----------------------------------------------------------------
+ */
+
+const Datum *
+strata_judge_keys(StrataStore *store, Relation storage, StrataJudgeKey *keys, int nkeys)
+{
+	const Datum *duplicate = NULL;
+	bool		again;
+
+	Assert(nkeys == 1 || keys[0].linked);
+
+	do
+	{
+		Judge		judge;
+		int			nbase = 0;
+
+		again = false;
+		judge.store = store;
+		judge.storage = storage;
+		judge.fixed = IsolationUsesXactSnapshot();
+		judge.snapshot = RegisterSnapshot(judge.fixed ? GetTransactionSnapshot() :
+										  GetLatestSnapshot());
+
+		/* A look that decides what is written is a read. */
+		if (!keys[0].linked)
+			PredicateLockPage(storage, keys[0].hash, judge.snapshot);
+
+		judge.manifest = strata_manifest_get(store, storage, judge.snapshot);
+		judge.pending = strata_pending_current(store, storage, judge.manifest, &judge.end);
+
+		for (int i = 0; i < nkeys && duplicate == NULL && !again; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			judge.key = &keys[i];
+			switch (judge_pending(&judge))
+			{
+				case VERDICT_ROW:
+					if (keys[i].unique)
+						duplicate = keys[i].values;
+					break;
+				case VERDICT_NO_ROW:
+					break;
+				case VERDICT_BASE:
+					/* keys that the base decides gather in front */
+					if (keys[i].unique)
+					{
+						StrataJudgeKey key = keys[i];
+
+						keys[i] = keys[nbase];
+						keys[nbase++] = key;
+					}
+					break;
+				case VERDICT_AGAIN:
+					again = true;
+					break;
+			}
+		}
+		if (duplicate == NULL && !again && nbase > 0)
+			duplicate = judge_base(&judge, keys, nbase);
+
+		strata_pending_unpin(judge.pending);
+		strata_manifest_release(judge.manifest);
+		UnregisterSnapshot(judge.snapshot);
+	} while (again);
+
+	return duplicate;
+}
+
+static bool
+accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
+{
+	const Judge *judge = arg;
+
+	if (index >= judge->end)
+		return false;
+	if (judge->key->linked &&
+		strata_position_cmp(&entry->position, &judge->key->position) >= 0)
+		return false;
+	return strata_xid_outcome(entry->fxid, entry->flags) != STRATA_XID_ABORTED;
+}
+
+/*
+ * Judge one key among its pending versions.
+ *
+ * Versions before a linked one are all there when we look, so after a wait the
+ * same ones are looked at again.  A key not yet linked may have got more
+ * versions by then.
+ */
+static Verdict
+judge_pending(Judge *judge)
+{
+	const StrataJudgeKey *key = judge->key;
+	StrataKeyProbe probe = {0};
+
+	probe.key = &judge->store->key;
+	probe.nkeys = judge->store->key.natts;
+	probe.values = key->values;
+	probe.has_hash = true;
+	probe.hash = key->hash;
+
+	for (;;)
+	{
+		StrataVersion version;
+		const StrataPendingEntry *entry;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!strata_pending_find(judge->pending, &probe, accept_not_aborted, judge, &version))
+			return VERDICT_BASE;
+
+		entry = strata_pending_entry(judge->pending, version.entry);
+		switch (strata_xid_outcome(entry->fxid, entry->flags))
+		{
+			case STRATA_XID_ABORTED:
+				/* just now; another version wins */
+				continue;
+
+			case STRATA_XID_RUNNING:
+				STRATA_PAUSE("log-judge-wait");
+				XactLockTableWait(XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid)),
+								  NULL, NULL, XLTW_None);
+				if (!key->linked)
+					return VERDICT_AGAIN;
+				continue;
+
+			case STRATA_XID_COMMITTED:
+				if (judge->fixed &&
+					!strata_entry_visible(entry->fxid, entry->cid, entry->flags,
+										  judge->snapshot))
+					ereport(ERROR,
+							(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+							 errmsg("could not serialize access due to concurrent update")));
+				/* FALLTHROUGH */
+
+			case STRATA_XID_OWN:
+				return version.tombstone ? VERDICT_NO_ROW : VERDICT_ROW;
+		}
+	}
+}
+
+/* The first of the keys that has a live base row. */
+static const Datum *
+judge_base(Judge *judge, StrataJudgeKey *keys, int nkeys)
+{
+	Oid			index;
+	bool		present;
+
+	if (judge->manifest->ngroups == 0)
+		return NULL;
+
+	index = strata_keyindex_find(judge->storage, &present);
+	if (OidIsValid(index))
+		return judge_base_by_index(judge, index, keys, nkeys);
+	return judge_base_by_scan(judge, keys, nkeys);
+}
+
+static int
+judge_key_cmp(const void *a, const void *b, void *arg)
+{
+	return strata_key_compare((const StrataKey *) arg,
+							  ((const StrataJudgeKey *) a)->values,
+							  ((const StrataJudgeKey *) b)->values);
+}
+
+static const Datum *
+judge_base_by_index(Judge *judge, Oid index, StrataJudgeKey *keys, int nkeys)
+{
+	StrataIndexProbe *probe;
+	const Datum *duplicate = NULL;
+
+	/* in key order, neighbours are found on the same index page */
+	qsort_arg(keys, nkeys, sizeof(StrataJudgeKey), judge_key_cmp, &judge->store->key);
+
+	probe = strata_keyindex_probe_begin(judge->store, judge->storage, index);
+	for (int i = 0; i < nkeys && duplicate == NULL; i++)
+	{
+		ItemPointerData tid;
+		bool		found;
+
+		CHECK_FOR_INTERRUPTS();
+		for (found = strata_keyindex_probe(probe, keys[i].values, &tid);
+			 found;
+			 found = strata_keyindex_probe_next(probe, &tid))
+		{
+			StrataRowGroup *group = strata_manifest_group(judge->manifest,
+														  strata_tid_group(&tid));
+
+			/* stale, or of a pass later than the snapshot */
+			if (group == NULL || strata_tid_row(&tid) >= group->ref.rows)
+				continue;
+			if (!strata_row_deleted(group, strata_tid_row(&tid)))
+			{
+				duplicate = keys[i].values;
+				break;
+			}
+		}
+	}
+	strata_keyindex_probe_end(probe);
+	return duplicate;
+}
+
+static int
+judge_hash_cmp(const void *a, const void *b)
+{
+	return hash_cmp(&((const StrataJudgeKey *) a)->hash, &((const StrataJudgeKey *) b)->hash);
+}
+
+/* Without a usable key index: compare the hashes of all base rows. */
+static const Datum *
+judge_base_by_scan(Judge *judge, StrataJudgeKey *keys, int nkeys)
+{
+	const StrataKey *key = &judge->store->key;
+	Datum	   *stored = palloc(key->natts * sizeof(Datum));
+	Bitmapset  *needed = NULL;
+	const Datum *duplicate = NULL;
+
+	for (int i = 0; i < key->natts; i++)
+		needed = bms_add_member(needed, key->attnum[i]);
+	qsort(keys, nkeys, sizeof(StrataJudgeKey), judge_hash_cmp);
+
+	for (int g = 0; g < judge->manifest->ngroups && duplicate == NULL; g++)
+	{
+		StrataRowGroup *group = &judge->manifest->groups[g];
+		StrataGroupReader *reader = strata_group_open(judge->store, judge->storage,
+													  &group->ref, needed, false);
+		const uint32 *hashes = strata_group_hashes(reader);
+
+		CHECK_FOR_INTERRUPTS();
+		for (uint32 row = 0; row < group->ref.rows && duplicate == NULL; row++)
+		{
+			int			low = 0;
+			int			high = nkeys;
+
+			while (low < high)
+			{
+				int			middle = low + (high - low) / 2;
+
+				if (keys[middle].hash < hashes[row])
+					low = middle + 1;
+				else
+					high = middle;
+			}
+			if (low == nkeys || keys[low].hash != hashes[row] ||
+				strata_row_deleted(group, row))
+				continue;
+
+			strata_group_fetch_key(reader, row, stored);
+			for (; low < nkeys && keys[low].hash == hashes[row]; low++)
+			{
+				if (strata_key_equal(key, stored, keys[low].values))
+				{
+					duplicate = keys[low].values;
+					break;
+				}
+			}
+		}
+		strata_group_close(reader);
+	}
+
+	bms_free(needed);
+	pfree(stored);
+	return duplicate;
+}

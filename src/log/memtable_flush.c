@@ -1,0 +1,346 @@
+/*-------------------------------------------------------------------------
+ *
+ * memtable_flush.c
+ *	  From a memtable into the log.
+ *
+ * A flush locks the keys of a small statement, appends one entry for each
+ * shard, then judges what has to be judged with all rows linked: conflicts of
+ * serializable transactions, duplicates, and (where the snapshot is fixed)
+ * versions that it does not see.
+ *
+ * Few or small rows become a ROWS entry, encoded before any page is locked.
+ * More are written as a row group into an extent of their own, which an EXTENT
+ * entry names before the first byte is written: whatever happens after that,
+ * the extent is known to the log and goes with its generation.  A ROW_GROUP
+ * entry links the finished group.  Tombstones are in ROWS entries only.
+ *
+ * Crash windows: before the ROW_GROUP entry, an extent that no row group
+ * entry names; after it, an entry of a transaction that did not commit.
+ *
+ * IDENTIFICATION
+ *	  src/log/memtable_flush.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "log/memtable_internal.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "base/rowgroup.h"
+#include "log/conflict_check.h"
+#include "miscadmin.h"
+#include "pause.h"
+#include "storage/extent.h"
+#include "storage/predicate.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+/* Raw size up to which compression may make a shard's rows fit two pages. */
+#define TRY_ROWS_BYTES		(4 * STRATA_MAX_ENTRY_SIZE)
+
+/* The row whose values these are. */
+static inline StrataMemRow *
+row_of(Datum *values)
+{
+	return (StrataMemRow *) ((char *) values - offsetof(StrataMemRow, values));
+}
+
+/* The rows of one appended entry, to be judged when all are linked. */
+typedef struct Link
+{
+	StrataLogRow *rows;
+	int			nrows;
+	StrataPosition position;
+} Link;
+
+/* State of a flush. */
+typedef struct Flush
+{
+	StrataMemtable *memtable;
+	Relation	storage;
+	List	   *links;
+} Flush;
+
+static void lock_keys(StrataMemtable *memtable);
+static void flush_shard(Flush *flush, int shard);
+static void append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group);
+static void add_link(Flush *flush, StrataLogRow *rows, int nrows, const StrataPosition *position);
+static void judge_links(Flush *flush);
+
+void
+strata_memtable_append(StrataMemtable *memtable)
+{
+	Flush		flush = {0};
+
+	flush.memtable = memtable;
+	flush.storage = relation_open(memtable->storage, NoLock);
+	if (memtable->store->key.natts > 0)
+		lock_keys(memtable);
+
+	for (int shard = 0; shard < memtable->store->nshards; shard++)
+	{
+		if (memtable->shards[shard].nrows > 0)
+			flush_shard(&flush, shard);
+	}
+	STRATA_PAUSE("log-flush-linked");
+	judge_links(&flush);
+	relation_close(flush.storage, NoLock);
+}
+
+/*
+ * A small statement under READ COMMITTED locks its keys, so that it waits for
+ * whoever selected one FOR UPDATE.  A larger one is ordered per key only, by
+ * position; in a transaction whose snapshot is fixed, judging does more.
+ */
+static void
+lock_keys(StrataMemtable *memtable)
+{
+	uint32		hashes[STRATA_MAX_LOCKED_INSERT];
+	int			nhashes = 0;
+
+	if (IsolationUsesXactSnapshot() ||
+		memtable->nkeys_flushed + memtable->nrows > STRATA_MAX_LOCKED_INSERT)
+		return;
+
+	for (int shard = 0; shard < memtable->store->nshards; shard++)
+	{
+		for (uint32 i = 0; i < memtable->shards[shard].nrows; i++)
+		{
+			const StrataMemRow *row = memtable->shards[shard].rows[i];
+
+			/* uniqueness is judged, tombstones' keys were locked when found */
+			if (!row->unique && !row->tombstone)
+				hashes[nhashes++] = row->hash;
+		}
+	}
+	if (nhashes > 0)
+		strata_lock_insert_keys(memtable->storage, hashes, nhashes);
+}
+
+/* Append the rows of one shard, as one entry where that is possible. */
+static void
+flush_shard(Flush *flush, int shard)
+{
+	StrataMemtable *memtable = flush->memtable;
+	StrataMemShard *mem = &memtable->shards[shard];
+	StrataLogRow *rows;
+	int			nrows = 0;
+	int			ntombstones = 0;
+
+	rows = palloc(mem->nrows * sizeof(StrataLogRow));
+	for (uint32 i = 0; i < mem->nrows; i++)
+	{
+		StrataMemRow *row = mem->rows[i];
+		StrataLogRow *out;
+
+		/* rows from the front, tombstones from the back */
+		out = row->tombstone ? &rows[mem->nrows - ++ntombstones] : &rows[nrows++];
+		out->hash = row->hash;
+		out->tombstone = row->tombstone;
+		out->values = row->values;
+		out->isnull = row->tombstone ? NULL : row->isnull;
+	}
+
+	if (mem->raw <= TRY_ROWS_BYTES && mem->nrows <= STRATA_MAX_ENTRY_ROWS)
+	{
+		StrataEntryHeader *entry = strata_entry_encode_rows(memtable->store, memtable->fxid,
+															memtable->cid, rows, mem->nrows);
+
+		if (entry != NULL)
+		{
+			StrataPosition position = strata_log_append(memtable->store, flush->storage, shard,
+														entry, entry->length);
+
+			add_link(flush, rows, mem->nrows, &position);
+			pfree(entry);
+			return;
+		}
+	}
+
+	if (ntombstones > 0)
+		append_rows(flush, shard, rows + nrows, ntombstones, false);
+	if (nrows > 0)
+		append_rows(flush, shard, rows, nrows, true);
+}
+
+/*
+ * Append rows as a row group of their own, or (tombstones) as ROWS entries, as
+ * many as it takes.
+ */
+static void
+append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group)
+{
+	StrataMemtable *memtable = flush->memtable;
+	StrataStore *store = memtable->store;
+	StrataEntryHeader *entry = NULL;
+	StrataPosition position;
+	uint64		stored_bytes;
+
+	CHECK_FOR_INTERRUPTS();
+
+	if (!group)
+	{
+		if (nrows <= STRATA_MAX_ENTRY_ROWS)
+			entry = strata_entry_encode_rows(store, memtable->fxid, memtable->cid, rows, nrows);
+		if (entry == NULL)
+		{
+			if (nrows == 1)
+				elog(ERROR, "a tombstone of relation %u does not fit an entry", memtable->storage);
+			append_rows(flush, shard, rows, nrows / 2, false);
+			append_rows(flush, shard, rows + nrows / 2, nrows - nrows / 2, false);
+			return;
+		}
+		stored_bytes = entry->length;
+	}
+	else
+	{
+		StrataGroupWriter *writer;
+		StrataExtent extent;
+		StrataGroupRef ref;
+		uint64		length;
+
+		writer = strata_group_writer_begin(store, store->options->compression_level);
+		for (int i = 0; i < nrows; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			strata_group_writer_add(writer, rows[i].values, rows[i].isnull, rows[i].hash);
+		}
+		length = strata_group_writer_finish(writer);
+		STRATA_PAUSE("log-group-finished");
+		strata_log_take_extent(store, flush->storage, shard, memtable->fxid, memtable->cid,
+							   strata_extent_blocks_for(length), &extent);
+		STRATA_PAUSE("log-group-taken");
+		strata_group_writer_write(writer, flush->storage, &extent, &ref, NULL);
+		strata_group_writer_end(writer);
+		STRATA_PAUSE("log-group-written");
+		entry = strata_entry_encode_group(memtable->fxid, memtable->cid, store->desc->natts, &ref);
+		stored_bytes = entry->length + ref.length;
+	}
+
+	position = strata_log_append(store, flush->storage, shard, entry, stored_bytes);
+	add_link(flush, rows, nrows, &position);
+	pfree(entry);
+}
+
+static void
+add_link(Flush *flush, StrataLogRow *rows, int nrows, const StrataPosition *position)
+{
+	Link	   *link = palloc(sizeof(Link));
+
+	link->rows = rows;
+	link->nrows = nrows;
+	link->position = *position;
+	flush->links = lappend(flush->links, link);
+}
+
+/*
+ * What has to be asked after the rows are linked: whether a serializable
+ * transaction has read that they were not there, and whether they were.
+ * Somebody who looks after this sees our entries; somebody who looked before
+ * has left a predicate lock, or an entry of his own.
+ */
+static void
+judge_links(Flush *flush)
+{
+	StrataMemtable *memtable = flush->memtable;
+	const StrataKey *key = &memtable->store->key;
+	bool		validate = IsolationUsesXactSnapshot();
+	uint64		njudged = 0;
+	StrataJudgeKey *keys;
+	Datum	   *keyvalues;
+	const Datum *duplicate;
+	ListCell   *lc;
+
+	if (key->natts == 0)
+	{
+		CheckForSerializableConflictIn(flush->storage, NULL, InvalidBlockNumber);
+		return;
+	}
+
+	if (IsolationIsSerializable())
+	{
+		foreach(lc, flush->links)
+		{
+			const Link *link = lfirst(lc);
+
+			for (int i = 0; i < link->nrows; i++)
+			{
+				CHECK_FOR_INTERRUPTS();
+				CheckForSerializableConflictIn(flush->storage, NULL, link->rows[i].hash);
+			}
+		}
+	}
+
+	foreach(lc, flush->links)
+	{
+		const Link *link = lfirst(lc);
+
+		for (int i = 0; i < link->nrows; i++)
+		{
+			if (validate || row_of(link->rows[i].values)->unique)
+				njudged++;
+		}
+	}
+	if (njudged == 0)
+		return;
+
+	keys = MemoryContextAllocHuge(CurrentMemoryContext, njudged * sizeof(StrataJudgeKey));
+	keyvalues = MemoryContextAllocHuge(CurrentMemoryContext,
+									   njudged * key->natts * sizeof(Datum));
+	njudged = 0;
+	foreach(lc, flush->links)
+	{
+		const Link *link = lfirst(lc);
+
+		for (int i = 0; i < link->nrows; i++)
+		{
+			const StrataMemRow *row = row_of(link->rows[i].values);
+			StrataJudgeKey *out = &keys[njudged];
+
+			if (!validate && !row->unique)
+				continue;
+			out->hash = row->hash;
+			out->unique = row->unique;
+			out->linked = true;
+			out->position = link->position;
+			out->values = &keyvalues[njudged * key->natts];
+			strata_memrow_key(memtable, row, out->values);
+			njudged++;
+		}
+	}
+
+	duplicate = strata_judge_keys(memtable->store, flush->storage, keys, (int) njudged);
+	if (duplicate != NULL)
+		strata_memtable_raise_duplicate(memtable, duplicate);
+}
+
+/* As core words it for a unique index, with the key if the user may read it. */
+void
+strata_memtable_raise_duplicate(StrataMemtable *memtable, const Datum *keyvalues)
+{
+	StrataStore *store = memtable->store;
+	bool		may_read;
+
+	may_read = pg_class_aclcheck(store->ftrelid, memtable->userid, ACL_SELECT) == ACLCHECK_OK;
+	if (!may_read)
+	{
+		may_read = true;
+		for (int i = 0; i < store->key.natts; i++)
+		{
+			if (pg_attribute_aclcheck(store->ftrelid, store->key.attnum[i], memtable->userid,
+									  ACL_SELECT) != ACLCHECK_OK)
+				may_read = false;
+		}
+	}
+
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("duplicate key value violates the key of foreign table \"%s\"",
+					get_rel_name(store->ftrelid)),
+			 may_read ? errdetail("Key %s already exists.",
+								  strata_key_describe(&store->key, keyvalues)) : 0));
+}

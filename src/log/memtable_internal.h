@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * memtable_internal.h
+ *	  What a memtable holds, for memtable.c and memtable_flush.c.
+ *
+ * IDENTIFICATION
+ *	  src/log/memtable_internal.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_MEMTABLE_INTERNAL_H
+#define STRATA_MEMTABLE_INTERNAL_H
+
+#include "log/memtable.h"
+
+#include "utils/resowner.h"
+
+/*
+ * A row or tombstone.  values (by attnum - 1, of a tombstone in key order),
+ * isnull and small values follow in the same allocation.
+ */
+typedef struct StrataMemRow
+{
+	uint32		hash;
+	uint32		index;			/* in its shard's array */
+	bool		tombstone;
+	bool		unique;			/* on_duplicate error: judge when linked */
+	int16		nvalues;
+	Size		raw;			/* bytes of data, as row groups count */
+	Size		memory;			/* all allocations */
+	Size		inline_size;	/* of this one */
+	bool	   *isnull;
+	Datum		values[FLEXIBLE_ARRAY_MEMBER];
+} StrataMemRow;
+
+typedef struct StrataMemShard
+{
+	StrataMemRow **rows;		/* in put order */
+	uint32		nrows;
+	uint32		max_rows;
+	Size		raw;
+} StrataMemShard;
+
+struct keyhash_hash;
+
+struct StrataMemtable
+{
+	/* identity */
+	StrataMemtable *next;
+	Oid			storage;
+	SubTransactionId subid;
+	CommandId	cid;
+	FullTransactionId fxid;		/* invalid: no row was put yet */
+
+	/* its command */
+	StrataStore *store;
+	ResourceOwner owner;		/* NULL: whatever is current */
+	Oid			userid;			/* whose rights decide on showing keys */
+	int			refcount;
+	ErrorData  *error;			/* of a failed flush */
+	bool		flushing;
+
+	/* contents */
+	StrataMemShard shards[STRATA_MAX_SHARDS];
+	int			keyless_shard;
+	Size		raw;
+	Size		memory;
+	uint64		nrows;
+	uint64		nkeys_flushed;
+	struct keyhash_hash *hash;	/* NULL: few rows */
+	const Datum *probe_key;		/* key that is being looked for */
+
+	/* working memory */
+	MemoryContext mcxt;			/* this struct and all below */
+	MemoryContext row_mcxt;		/* rows; reset by flushing */
+	MemoryContext temp_mcxt;	/* detoasting, looking, flushing */
+	Datum	   *work_values;	/* [natts] */
+	Size	   *work_sizes;		/* [natts] */
+	Datum		work_key[INDEX_MAX_KEYS];
+};
+
+/* The key of a row or tombstone, in key order. */
+static inline void
+strata_memrow_key(const StrataMemtable *memtable, const StrataMemRow *row, Datum *keyvalues)
+{
+	const StrataKey *key = &memtable->store->key;
+
+	for (int i = 0; i < key->natts; i++)
+		keyvalues[i] = row->values[row->tombstone ? i : key->attnum[i] - 1];
+}
+
+/* 23505, with the key if the statement's user may read it. */
+extern void strata_memtable_raise_duplicate(StrataMemtable *memtable,
+											const Datum *keyvalues) pg_attribute_noreturn();
+
+/* Append everything to the log, judge it; the caller empties the memtable. */
+extern void strata_memtable_append(StrataMemtable *memtable);
+
+#endif							/* STRATA_MEMTABLE_INTERNAL_H */
