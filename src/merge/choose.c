@@ -39,11 +39,17 @@
 #include "utils/snapmgr.h"
 
 /*
- * What an entry and a key cost in the pass's key map, hash table slack
- * included.  Only a bound is wanted: the map is measured as it is built.
+ * What an entry and a key cost in the pass's key map, slack of its growing
+ * arrays and the list of deletes included.
  */
 #define CHOOSE_ENTRY_MEMORY		(2 * sizeof(StrataPendingEntry))
-#define CHOOSE_KEY_MEMORY		32
+#define CHOOSE_KEY_MEMORY		48
+
+/*
+ * The map's share of maintenance_work_mem: the sort and the row group being
+ * written want some, too, and a pass's memory is to be flat.
+ */
+#define CHOOSE_MAP_SHARE		4
 
 /* Where the pages of a generation start. */
 void
@@ -254,7 +260,7 @@ strata_choose(StrataStore *store, Relation storage,
 		if (store->key.natts > 0)
 			map_memory += counts.keys * CHOOSE_KEY_MEMORY;
 		if (choice->ngenerations > 0 &&
-			map_memory > (uint64) maintenance_work_mem * 1024)
+			map_memory > (uint64) maintenance_work_mem * 1024 / CHOOSE_MAP_SHARE)
 			break;
 
 		choice->generations[choice->ngenerations++] = generation;

@@ -1,0 +1,430 @@
+/*-------------------------------------------------------------------------
+ *
+ * inspect.c
+ *	  What the views strata.stores, generations, row_groups and merges show.
+ *
+ * A caller sees the stores whose foreign table he may SELECT from or owns,
+ * and of these counts, sizes and places only: never a value, so neither keys
+ * nor zone maps.
+ *
+ * A view must not wait: not for DDL on one of many stores, and not for
+ * maintenance.  A storage relation whose AccessShareLock is not to be had at
+ * once is passed over; strata.stores shows its row with nulls.
+ *
+ * IDENTIFICATION
+ *	  src/merge/inspect.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "merge/merge.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(strata_stores_info);
+PG_FUNCTION_INFO_V1(strata_generations_info);
+PG_FUNCTION_INFO_V1(strata_row_groups_info);
+PG_FUNCTION_INFO_V1(strata_merges_info);
+
+enum
+{
+	STORES_STORE,
+	STORES_STORAGE,
+	STORES_KEY,
+	STORES_SHARDS,
+	STORES_PENDING_GENERATIONS,
+	STORES_PENDING_ROWS,
+	STORES_PENDING_BYTES,
+	STORES_OLDEST_PENDING_AGE,
+	STORES_BASE_ROWS,
+	STORES_ROW_GROUPS,
+	STORES_BASE_BYTES,
+	STORES_RELATION_BYTES,
+	STORES_KEY_INDEX,
+	STORES_NCOLUMNS
+};
+
+enum
+{
+	GENERATIONS_STORE,
+	GENERATIONS_SHARD,
+	GENERATIONS_GENERATION,
+	GENERATIONS_STATE,
+	GENERATIONS_ROWS,
+	GENERATIONS_BYTES,
+	GENERATIONS_FIRST_BLOCK,
+	GENERATIONS_LAST_BLOCK,
+	GENERATIONS_AGE,
+	GENERATIONS_BLOCKED_BY,
+	GENERATIONS_NCOLUMNS
+};
+
+enum
+{
+	ROW_GROUPS_STORE,
+	ROW_GROUPS_NUMBER,
+	ROW_GROUPS_ROWS,
+	ROW_GROUPS_DELETED,
+	ROW_GROUPS_RAW_BYTES,
+	ROW_GROUPS_STORED_BYTES,
+	ROW_GROUPS_FIRST_BLOCK,
+	ROW_GROUPS_BLOCKS,
+	ROW_GROUPS_NCOLUMNS
+};
+
+/* One store, opened for looking at. */
+typedef struct InspectStore
+{
+	Oid			ftrelid;
+	Oid			storage_oid;
+	StrataStore *store;
+	Relation	storage;
+	StrataManifest *manifest;
+} InspectStore;
+
+/* A manifest table by name. */
+static Relation
+inspect_open_table(const char *name)
+{
+	Oid			relid = get_relname_relid(name, get_namespace_oid(STRATA_SCHEMA, false));
+
+	if (!OidIsValid(relid))
+		elog(ERROR, "table %s.%s does not exist", STRATA_SCHEMA, name);
+	return table_open(relid, AccessShareLock);
+}
+
+static bool
+inspect_allowed(Oid ftrelid)
+{
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)))
+		return false;
+	return pg_class_aclcheck(ftrelid, GetUserId(), ACL_SELECT) == ACLCHECK_OK ||
+		pg_class_ownercheck(ftrelid, GetUserId());
+}
+
+/*
+ * The stores the caller may see (List of InspectStore, not opened).
+ */
+static List *
+inspect_stores(void)
+{
+	List	   *stores = NIL;
+	Relation	table = inspect_open_table("store");
+	AttrNumber	foreign_table = get_attnum(RelationGetRelid(table), "foreign_table");
+	AttrNumber	storage = get_attnum(RelationGetRelid(table), "storage");
+	SysScanDesc scan = systable_beginscan(table, InvalidOid, false,
+										  GetActiveSnapshot(), 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		InspectStore *store = palloc0(sizeof(InspectStore));
+		bool		isnull;
+
+		store->ftrelid = DatumGetObjectId(heap_getattr(tuple, foreign_table,
+													   RelationGetDescr(table), &isnull));
+		store->storage_oid = DatumGetObjectId(heap_getattr(tuple, storage,
+														   RelationGetDescr(table), &isnull));
+		if (inspect_allowed(store->ftrelid))
+			stores = lappend(stores, store);
+	}
+	systable_endscan(scan);
+	table_close(table, AccessShareLock);
+	return stores;
+}
+
+/*
+ * Open a store without waiting for anybody.  False: not now, or gone.
+ */
+static bool
+inspect_open(InspectStore *store)
+{
+	if (!ConditionalLockRelationOid(store->storage_oid, AccessShareLock))
+		return false;
+	if (strata_store_storage(store->ftrelid) != store->storage_oid ||
+		!inspect_allowed(store->ftrelid))
+	{
+		UnlockRelationOid(store->storage_oid, AccessShareLock);
+		return false;
+	}
+	store->store = strata_store_open(store->ftrelid);
+	store->storage = table_open(store->storage_oid, NoLock);
+	store->manifest = strata_manifest_get(store->store, store->storage, GetActiveSnapshot());
+	return true;
+}
+
+/*
+ * The lock stays to the end of the transaction: the snapshot looked at what a
+ * TRUNCATE would take away.
+ */
+static void
+inspect_close(InspectStore *store)
+{
+	strata_manifest_release(store->manifest);
+	table_close(store->storage, NoLock);
+	strata_store_close(store->store);
+}
+
+static Datum
+inspect_age(TimestampTz since)
+{
+	return DirectFunctionCall2(timestamp_mi,
+							   TimestampTzGetDatum(GetCurrentTimestamp()),
+							   TimestampTzGetDatum(since));
+}
+
+/* Key columns' names as text[]. */
+static Datum
+inspect_key(const StrataStore *store)
+{
+	Datum		names[INDEX_MAX_KEYS];
+
+	for (int i = 0; i < store->key.natts; i++)
+		names[i] = CStringGetTextDatum(NameStr(TupleDescAttr(store->desc,
+															 store->key.attnum[i] - 1)->attname));
+	return PointerGetDatum(construct_array(names, store->key.natts, TEXTOID,
+										   -1, false, TYPALIGN_INT));
+}
+
+/*
+ * strata.stores
+ */
+Datum
+strata_stores_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(lc, inspect_stores())
+	{
+		InspectStore *store = (InspectStore *) lfirst(lc);
+		StrataManifest *manifest;
+		Datum		values[STORES_NCOLUMNS] = {0};
+		bool		isnull[STORES_NCOLUMNS];
+		int64		generations = 0;
+		int64		rows = 0;
+		int64		bytes = 0;
+		TimestampTz oldest = 0;
+		bool		present;
+
+		CHECK_FOR_INTERRUPTS();
+		memset(isnull, true, sizeof(isnull));
+		values[STORES_STORE] = ObjectIdGetDatum(store->ftrelid);
+		values[STORES_STORAGE] = ObjectIdGetDatum(store->storage_oid);
+		isnull[STORES_STORE] = isnull[STORES_STORAGE] = false;
+
+		if (inspect_open(store))
+		{
+			memset(isnull, false, sizeof(isnull));
+			manifest = store->manifest;
+			for (int shard = 0; shard < store->store->nshards; shard++)
+			{
+				ListCell   *lg;
+
+				foreach(lg, strata_log_generations(store->storage, shard,
+												   &manifest->shards[shard], 0))
+				{
+					StrataGeneration *generation = (StrataGeneration *) lfirst(lg);
+
+					generations++;
+					rows += (int64) generation->rows;
+					bytes += (int64) generation->bytes;
+					if (oldest == 0 || generation->opened_at < oldest)
+						oldest = generation->opened_at;
+				}
+			}
+
+			values[STORES_KEY] = inspect_key(store->store);
+			isnull[STORES_KEY] = store->store->key.natts == 0;
+			values[STORES_SHARDS] = Int32GetDatum(store->store->nshards);
+			values[STORES_PENDING_GENERATIONS] = Int64GetDatum(generations);
+			values[STORES_PENDING_ROWS] = Int64GetDatum(rows);
+			values[STORES_PENDING_BYTES] = Int64GetDatum(bytes);
+			isnull[STORES_OLDEST_PENDING_AGE] = oldest == 0;
+			if (oldest != 0)
+				values[STORES_OLDEST_PENDING_AGE] = inspect_age(oldest);
+			values[STORES_BASE_ROWS] = Int64GetDatum((int64) manifest->live_rows);
+			values[STORES_ROW_GROUPS] = Int64GetDatum(manifest->ngroups);
+			values[STORES_BASE_BYTES] = Int64GetDatum((int64) manifest->stored_bytes);
+			values[STORES_RELATION_BYTES] =
+				DirectFunctionCall1(pg_total_relation_size,
+									ObjectIdGetDatum(store->storage_oid));
+			values[STORES_KEY_INDEX] =
+				BoolGetDatum(store->store->key.natts > 0 &&
+							 OidIsValid(strata_keyindex_find(store->storage, &present)));
+			inspect_close(store);
+		}
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * strata.generations.  Who blocks a generation is not written down anywhere:
+ * its entries are read.
+ */
+Datum
+strata_generations_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext mcxt;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata generation",
+								 ALLOCSET_DEFAULT_SIZES);
+	foreach(lc, inspect_stores())
+	{
+		InspectStore *store = (InspectStore *) lfirst(lc);
+
+		if (!inspect_open(store))
+			continue;
+		for (int shard = 0; shard < store->store->nshards; shard++)
+		{
+			ListCell   *lg;
+
+			foreach(lg, strata_log_generations(store->storage, shard,
+											   &store->manifest->shards[shard], 0))
+			{
+				StrataGeneration *generation = (StrataGeneration *) lfirst(lg);
+				FullTransactionId blocked_by;
+				Datum		values[GENERATIONS_NCOLUMNS];
+				bool		isnull[GENERATIONS_NCOLUMNS] = {0};
+				MemoryContext old_mcxt = MemoryContextSwitchTo(mcxt);
+
+				CHECK_FOR_INTERRUPTS();
+				blocked_by = strata_generation_blocked_by(store->store, store->storage,
+														  generation, NULL);
+				values[GENERATIONS_STORE] = ObjectIdGetDatum(store->ftrelid);
+				values[GENERATIONS_SHARD] = Int32GetDatum(shard);
+				values[GENERATIONS_GENERATION] = Int64GetDatum((int64) generation->number);
+				values[GENERATIONS_STATE] =
+					CStringGetTextDatum(generation->sealed ? "sealed" : "active");
+				values[GENERATIONS_ROWS] = Int64GetDatum((int64) generation->rows);
+				values[GENERATIONS_BYTES] = Int64GetDatum((int64) generation->bytes);
+				values[GENERATIONS_FIRST_BLOCK] = Int64GetDatum((int64) generation->first.block);
+				values[GENERATIONS_LAST_BLOCK] = Int64GetDatum((int64) generation->last.block);
+				values[GENERATIONS_AGE] = inspect_age(generation->opened_at);
+				values[GENERATIONS_BLOCKED_BY] =
+					TransactionIdGetDatum(XidFromFullTransactionId(blocked_by));
+				isnull[GENERATIONS_BLOCKED_BY] = !FullTransactionIdIsValid(blocked_by);
+				tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+
+				MemoryContextSwitchTo(old_mcxt);
+				MemoryContextReset(mcxt);
+			}
+		}
+		inspect_close(store);
+	}
+	MemoryContextDelete(mcxt);
+	return (Datum) 0;
+}
+
+/*
+ * strata.row_groups
+ */
+Datum
+strata_row_groups_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(lc, inspect_stores())
+	{
+		InspectStore *store = (InspectStore *) lfirst(lc);
+
+		if (!inspect_open(store))
+			continue;
+		for (int i = 0; i < store->manifest->ngroups; i++)
+		{
+			StrataRowGroup *group = &store->manifest->groups[i];
+			Datum		values[ROW_GROUPS_NCOLUMNS];
+			bool		isnull[ROW_GROUPS_NCOLUMNS] = {0};
+
+			CHECK_FOR_INTERRUPTS();
+			values[ROW_GROUPS_STORE] = ObjectIdGetDatum(store->ftrelid);
+			values[ROW_GROUPS_NUMBER] = Int64GetDatum((int64) group->number);
+			values[ROW_GROUPS_ROWS] = Int64GetDatum((int64) group->ref.rows);
+			values[ROW_GROUPS_DELETED] = Int64GetDatum((int64) group->ndeleted);
+			values[ROW_GROUPS_RAW_BYTES] = Int64GetDatum((int64) group->ref.raw_bytes);
+			values[ROW_GROUPS_STORED_BYTES] = Int64GetDatum((int64) group->ref.length);
+			values[ROW_GROUPS_FIRST_BLOCK] = Int64GetDatum((int64) group->ref.extent.block);
+			values[ROW_GROUPS_BLOCKS] = Int64GetDatum((int64) group->ref.extent.nblocks);
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+		}
+		inspect_close(store);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * strata.merges: the rows of strata.pass, columns by name.
+ */
+Datum
+strata_merges_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Relation	table;
+	AttrNumber	store_attno;
+	AttrNumber *attnums;
+	Datum	   *values;
+	bool	   *isnull;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			ncolumns;
+
+	InitMaterializedSRF(fcinfo, 0);
+	table = inspect_open_table("pass");
+	store_attno = get_attnum(RelationGetRelid(table), "store");
+
+	ncolumns = rsinfo->setDesc->natts;
+	attnums = palloc(sizeof(AttrNumber) * ncolumns);
+	values = palloc(sizeof(Datum) * ncolumns);
+	isnull = palloc(sizeof(bool) * ncolumns);
+	for (int i = 0; i < ncolumns; i++)
+	{
+		const char *name = NameStr(TupleDescAttr(rsinfo->setDesc, i)->attname);
+
+		attnums[i] = get_attnum(RelationGetRelid(table), name);
+		if (attnums[i] == InvalidAttrNumber)
+			elog(ERROR, "table %s.pass has no column %s", STRATA_SCHEMA, name);
+	}
+
+	scan = systable_beginscan(table, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		TupleDesc	desc = RelationGetDescr(table);
+		bool		store_isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!inspect_allowed(DatumGetObjectId(heap_getattr(tuple, store_attno, desc,
+														   &store_isnull))))
+			continue;
+		for (int i = 0; i < ncolumns; i++)
+			values[i] = heap_getattr(tuple, attnums[i], desc, &isnull[i]);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+	}
+	systable_endscan(scan);
+	table_close(table, AccessShareLock);
+	return (Datum) 0;
+}

@@ -1,0 +1,591 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify.c
+ *	  strata.verify: is everything a store consists of sound?
+ *
+ * One row (object, problem) per fault; no row means that every page, entry,
+ * frame and reference was looked at and agrees with the others:
+ *
+ *	fixed pages		metapage, spare page and shard pages: counters and runs
+ *					within bounds, agreeing with the manifest
+ *	log				every pending entry: chain, CRC, every row decoded, key
+ *					hashes and shards right, generation summaries right
+ *	row groups		every frame of every row group, pending or base, and the
+ *					extents they lie in; deletes within bounds
+ *	keys			verify_keys.c: no key twice in the base, key hashes right,
+ *					key index and base agree both ways
+ *	blocks			nothing is referred to twice or outside the file
+ *
+ * Blocks that nothing refers to are what sweep gives back: the log of merged
+ * generations, what a failed pass wrote.  They are faults only for a caller
+ * who says that the store has just been swept, and only while the spare page
+ * has room, because what does not fit there waits for the next sweep.
+ *
+ * Locks: pass lock and ShareUpdateExclusiveLock on the storage (on a standby
+ * AccessShareLock), so that base and deletes hold still; writers go on.  What
+ * they change between the looks at size, spare page and log can make a block
+ * seem to be referred to twice: such a fault is believed when it shows again.
+ *
+ * Each check runs in a subtransaction, so that the error raised at a damaged
+ * page is reported and the next object is looked at.
+ *
+ * IDENTIFICATION
+ *	  src/merge/verify.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "merge/verify_private.h"
+
+#include "storage/extent.h"
+#include "storage/locks.h"
+#include "storage/metapage.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "storage/procarray.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+
+PG_FUNCTION_INFO_V1(strata_verify);
+
+/* How often a block fault must show before it is believed. */
+#define VERIFY_BLOCK_ROUNDS		3
+
+/* A row group of the log, checked after the walk. */
+typedef struct VerifyGroup
+{
+	StrataGroupRef ref;
+	uint32		generation;
+	int			shard;
+} VerifyGroup;
+
+typedef struct VerifyShard
+{
+	int			shard;
+	List	   *groups;			/* of VerifyGroup */
+	MemoryContext mcxt;			/* where groups is, not the subtransaction's */
+} VerifyShard;
+
+/*
+ * Report a fault.
+ */
+void
+strata_verify_fault(StrataVerify *verify, const char *object, const char *fmt,...)
+{
+	StringInfoData problem;
+	Datum		values[2];
+	bool		isnull[2] = {false, false};
+
+	initStringInfo(&problem);
+	for (;;)
+	{
+		va_list		args;
+		int			needed;
+
+		va_start(args, fmt);
+		needed = appendStringInfoVA(&problem, fmt, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&problem, needed);
+	}
+
+	values[0] = CStringGetTextDatum(object);
+	values[1] = CStringGetTextDatum(problem.data);
+	tuplestore_putvalues(verify->result, verify->desc, values, isnull);
+	verify->nfaults++;
+}
+
+/* Does an error say nothing about the store? */
+static bool
+verify_error_is_ours(int sqlerrcode)
+{
+	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
+	{
+		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* resources */
+		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* cancelled, shut down */
+		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* standby conflict */
+		case MAKE_SQLSTATE('5', '5', '0', '0', '0'):	/* lock timeout */
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Run a check in a subtransaction and a memory context of its own.
+ */
+void
+strata_verify_guard(StrataVerify *verify, const char *object,
+					StrataVerifyCheck check, void *arg)
+{
+	MemoryContext old_mcxt = CurrentMemoryContext;
+	ResourceOwner old_owner = CurrentResourceOwner;
+	MemoryContext mcxt = AllocSetContextCreate(old_mcxt, "strata verify check",
+											   ALLOCSET_DEFAULT_SIZES);
+
+	CHECK_FOR_INTERRUPTS();
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(mcxt);
+	PG_TRY();
+	{
+		check(verify, arg);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(old_mcxt);
+		CurrentResourceOwner = old_owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(old_mcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(old_mcxt);
+		CurrentResourceOwner = old_owner;
+
+		if (verify_error_is_ours(error->sqlerrcode))
+			ReThrowError(error);
+		strata_verify_fault(verify, object, "%s", error->message);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextDelete(mcxt);
+}
+
+/* ---- fixed pages ---- */
+
+static void
+verify_metapage(StrataVerify *verify, void *arg)
+{
+	StrataManifest *manifest = verify->manifest;
+	StrataMetaData meta;
+
+	if (!strata_meta_read(verify->storage, &meta))
+	{
+		if (manifest->ngroups > 0)
+			strata_verify_fault(verify, "metapage",
+								"missing, although the manifest has %d row groups",
+								manifest->ngroups);
+		return;
+	}
+	if (meta.nshards != (uint32) verify->store->nshards)
+		strata_verify_fault(verify, "metapage", "has %u shards, the store has %d",
+							meta.nshards, verify->store->nshards);
+	if (manifest->merged && meta.incarnation != manifest->incarnation)
+		strata_verify_fault(verify, "metapage", "is of incarnation %u, the manifest of %u",
+							meta.incarnation, manifest->incarnation);
+	if (manifest->ngroups > 0 &&
+		manifest->groups[manifest->ngroups - 1].number >= meta.next_row_group)
+		strata_verify_fault(verify, "metapage",
+							"next row group is %u, although the manifest has number %u",
+							meta.next_row_group,
+							manifest->groups[manifest->ngroups - 1].number);
+}
+
+static void
+verify_spare_page(StrataVerify *verify, void *arg)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(verify->storage);
+	uint64		end = STRATA_FIRST_EXTENT_BLOCK(verify->store->nshards);
+	StrataSpareData *spare = strata_spare_read(verify->storage);
+
+	if (spare == NULL)
+		return;
+	if (spare->next_owner == 0 || spare->next_owner > STRATA_MAX_OWNER)
+		strata_verify_fault(verify, "spare page", "next owner id " UINT64_FORMAT " is out of range",
+							spare->next_owner);
+	if (spare->nruns > STRATA_SPARE_MAX_RUNS)
+	{
+		strata_verify_fault(verify, "spare page", "holds %u runs, more than fit", spare->nruns);
+		return;
+	}
+	for (uint32 i = 0; i < spare->nruns; i++)
+	{
+		StrataSpareRun *run = &spare->runs[i];
+
+		if (run->nblocks == 0 || run->block < end)
+			strata_verify_fault(verify, "spare page",
+								"run %u (block %u, %u blocks) is empty, out of order or overlaps",
+								i, run->block, run->nblocks);
+		end = (uint64) run->block + run->nblocks;
+
+		/*
+		 * The relation only grows while writers may extend it, and its size
+		 * was read before the spare page.
+		 */
+		if (end > nblocks && end > RelationGetNumberOfBlocks(verify->storage))
+			strata_verify_fault(verify, "spare page",
+								"run %u (block %u, %u blocks) lies outside the relation's %u blocks",
+								i, run->block, run->nblocks, nblocks);
+	}
+}
+
+static void
+verify_shard_page(StrataVerify *verify, void *arg)
+{
+	VerifyShard *state = (VerifyShard *) arg;
+	StrataShardState *shard = &verify->manifest->shards[state->shard];
+	char		object[32];
+	StrataShardData data;
+
+	snprintf(object, sizeof(object), "shard %d", state->shard);
+	if (!strata_shard_read(verify->storage, state->shard, &data))
+		return;
+	if (data.shard != (uint32) state->shard)
+		strata_verify_fault(verify, object, "its page names shard %u", data.shard);
+	if (data.active_generation <= shard->merged_through)
+		strata_verify_fault(verify, object, "generation %u is active, although %u is merged",
+							data.active_generation, shard->merged_through);
+	if (data.tail.owner != data.tail_extent.owner ||
+		data.tail.block < data.tail_extent.block ||
+		data.tail.block - data.tail_extent.block >= data.tail_extent.nblocks)
+		strata_verify_fault(verify, object, "its tail, block %u, is not in its tail extent",
+							data.tail.block);
+}
+
+/* ---- log ---- */
+
+/* Every row of a ROWS entry: decodes, key hash and shard are right. */
+static void
+verify_rows_entry(StrataVerify *verify, int shard, const char *object,
+				  const StrataLogEntry *entry)
+{
+	StrataStore *store = verify->store;
+	const uint32 *hashes = strata_entry_hashes(entry->header);
+	StrataEntryDecoder *decoder = strata_entry_decode(store, entry->header);
+	Datum	   *values = palloc(sizeof(Datum) * store->desc->natts);
+	bool	   *isnull = palloc(sizeof(bool) * store->desc->natts);
+
+	for (uint32 row = 0; row < entry->header->rows + entry->header->tombstones; row++)
+	{
+		Datum		keyvalues[INDEX_MAX_KEYS];
+
+		if (row < entry->header->rows)
+			strata_entry_row(decoder, row, values, isnull);
+		if (store->key.natts == 0)
+			continue;
+		strata_entry_key(decoder, row, keyvalues);
+		if (strata_key_hash(&store->key, keyvalues) != hashes[row])
+			strata_verify_fault(verify, object,
+								"key hash of row %u of the entry at page %u, offset %u is wrong",
+								row, entry->page.block, entry->position.offset);
+		if (strata_key_shard(hashes[row], store->nshards) != shard)
+			strata_verify_fault(verify, object,
+								"row %u of the entry at page %u, offset %u belongs to another shard",
+								row, entry->page.block, entry->position.offset);
+	}
+	strata_entry_decode_end(decoder);
+}
+
+static void
+verify_log(StrataVerify *verify, void *arg)
+{
+	VerifyShard *state = (VerifyShard *) arg;
+	int			shard = state->shard;
+	StrataShardState *merged = &verify->manifest->shards[shard];
+	List	   *generations;
+	ListCell   *lc;
+	MemoryContext entry_mcxt;
+	MemoryContext old_mcxt;
+
+	entry_mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata verify entry",
+									   ALLOCSET_DEFAULT_SIZES);
+	generations = strata_log_generations(verify->storage, shard, merged, 0);
+	foreach(lc, generations)
+	{
+		StrataGeneration *generation = (StrataGeneration *) lfirst(lc);
+		StrataLogPoint point;
+		StrataLogWalk *walk;
+		StrataLogEntry entry;
+		char		object[64];
+		uint64		rows = 0;
+
+		snprintf(object, sizeof(object), "generation %u of shard %d",
+				 generation->number, shard);
+		strata_generation_point(generation, &point);
+		walk = strata_log_walk_begin(verify->store, verify->storage, shard, &point,
+									 generation->number);
+		while (strata_log_walk_next(walk, &entry))
+		{
+			CHECK_FOR_INTERRUPTS();
+			rows += (uint64) entry.header->rows + entry.header->tombstones;
+			if (entry.header->natts > verify->store->desc->natts)
+				strata_verify_fault(verify, object,
+									"entry at page %u, offset %u has %u attributes, the table has %d",
+									entry.page.block, entry.position.offset,
+									entry.header->natts, verify->store->desc->natts);
+
+			switch (entry.header->type)
+			{
+				case STRATA_ENTRY_ROWS:
+					old_mcxt = MemoryContextSwitchTo(entry_mcxt);
+					verify_rows_entry(verify, shard, object, &entry);
+					MemoryContextSwitchTo(old_mcxt);
+					MemoryContextReset(entry_mcxt);
+					break;
+				case STRATA_ENTRY_ROW_GROUP:
+					{
+						VerifyGroup *group;
+
+						old_mcxt = MemoryContextSwitchTo(state->mcxt);
+						group = palloc0(sizeof(VerifyGroup));
+						group->ref = *strata_entry_group(entry.header);
+						group->generation = generation->number;
+						group->shard = shard;
+						state->groups = lappend(state->groups, group);
+						MemoryContextSwitchTo(old_mcxt);
+					}
+					break;
+				default:
+					break;
+			}
+		}
+		strata_log_walk_end(walk);
+
+		if (generation->sealed && rows != generation->rows)
+			strata_verify_fault(verify, object,
+								"holds " UINT64_FORMAT " rows, its summary says " UINT64_FORMAT,
+								rows, generation->rows);
+	}
+}
+
+/* ---- row groups ---- */
+
+static void
+verify_pending_group(StrataVerify *verify, void *arg)
+{
+	VerifyGroup *group = (VerifyGroup *) arg;
+	char	   *problem = strata_group_check(verify->store, verify->storage, &group->ref);
+	char		object[96];
+
+	if (problem == NULL)
+		return;
+	snprintf(object, sizeof(object), "row group at block %u, generation %u of shard %d",
+			 group->ref.extent.block, group->generation, group->shard);
+	strata_verify_fault(verify, object, "%s", problem);
+}
+
+static void
+verify_base_group(StrataVerify *verify, void *arg)
+{
+	StrataRowGroup *group = (StrataRowGroup *) arg;
+	char	   *problem;
+	char		object[32];
+
+	snprintf(object, sizeof(object), "row group %u", group->number);
+	if (group->deleted != NULL)
+	{
+		uint64		ndeleted = pg_popcount((const char *) group->deleted,
+										   (group->ref.rows + 7) / 8);
+
+		if (ndeleted != group->ndeleted || group->ndeleted > group->ref.rows)
+			strata_verify_fault(verify, object,
+								"%u rows are deleted, its bitmap says " UINT64_FORMAT " of %u",
+								group->ndeleted, ndeleted, group->ref.rows);
+	}
+	problem = strata_group_check(verify->store, verify->storage, &group->ref);
+	if (problem != NULL)
+		strata_verify_fault(verify, object, "%s", problem);
+}
+
+/* ---- blocks ---- */
+
+typedef struct VerifyBlocks
+{
+	List	   *faults;			/* of char *, of this round */
+	MemoryContext mcxt;
+	uint64		unreferenced;
+	BlockNumber first_unreferenced;
+	bool		room;			/* on the spare page */
+} VerifyBlocks;
+
+/* StrataBlockFault */
+static void
+verify_block_fault(BlockNumber block, const char *what, void *arg)
+{
+	VerifyBlocks *blocks = (VerifyBlocks *) arg;
+	MemoryContext old_mcxt = MemoryContextSwitchTo(blocks->mcxt);
+
+	blocks->faults = lappend(blocks->faults, psprintf("block %u: %s", block, what));
+	MemoryContextSwitchTo(old_mcxt);
+}
+
+static void
+verify_count_blocks(StrataVerify *verify, void *arg)
+{
+	VerifyBlocks *blocks = (VerifyBlocks *) arg;
+	StrataSpareData *spare;
+	BlockNumber nblocks;
+	uint8	   *referenced;
+
+	referenced = strata_referenced_blocks(verify->store, verify->storage,
+										  GetOldestNonRemovableTransactionId(verify->storage),
+										  true, &nblocks, verify_block_fault, blocks);
+	blocks->unreferenced = 0;
+	for (BlockNumber block = 0; block < nblocks; block++)
+	{
+		if ((referenced[block / 8] & (1 << (block % 8))) != 0)
+			continue;
+		if (blocks->unreferenced++ == 0)
+			blocks->first_unreferenced = block;
+	}
+	pfree(referenced);
+
+	spare = strata_spare_read(verify->storage);
+	blocks->room = spare == NULL || spare->nruns < STRATA_SPARE_MAX_RUNS;
+}
+
+static List *
+verify_common_faults(List *a, List *b)
+{
+	List	   *common = NIL;
+	ListCell   *la;
+
+	foreach(la, a)
+	{
+		ListCell   *lb;
+
+		foreach(lb, b)
+		{
+			if (strcmp((char *) lfirst(la), (char *) lfirst(lb)) == 0)
+			{
+				common = lappend(common, lfirst(la));
+				break;
+			}
+		}
+	}
+	return common;
+}
+
+static void
+verify_blocks(StrataVerify *verify)
+{
+	VerifyBlocks blocks = {0};
+	List	   *faults = NIL;
+	ListCell   *lc;
+	uint64		unreferenced = 0;
+
+	blocks.mcxt = CurrentMemoryContext;
+	for (int round = 0; round < VERIFY_BLOCK_ROUNDS; round++)
+	{
+		uint64		before = verify->nfaults;
+
+		blocks.faults = NIL;
+		strata_verify_guard(verify, "blocks", verify_count_blocks, &blocks);
+		if (verify->nfaults > before)
+			return;				/* it could not be computed */
+		faults = round == 0 ? blocks.faults : verify_common_faults(faults, blocks.faults);
+		unreferenced = round == 0 ? blocks.unreferenced :
+			Min(unreferenced, blocks.unreferenced);
+		if (faults == NIL && (!verify->swept || unreferenced == 0))
+			break;
+		pg_usleep(10000L);
+		CHECK_FOR_INTERRUPTS();
+	}
+
+	foreach(lc, faults)
+		strata_verify_fault(verify, "blocks", "%s", (char *) lfirst(lc));
+	if (verify->swept && unreferenced > 0 && blocks.room)
+		strata_verify_fault(verify, "blocks",
+							UINT64_FORMAT " blocks are referred to by nothing, although the store was swept (the first is %u)",
+							unreferenced, blocks.first_unreferenced);
+}
+
+/* ---- driver ---- */
+
+static void
+verify_store(StrataVerify *verify)
+{
+	List	   *groups = NIL;
+	ListCell   *lc;
+
+	strata_verify_guard(verify, "metapage", verify_metapage, NULL);
+	strata_verify_guard(verify, "spare page", verify_spare_page, NULL);
+
+	for (int shard = 0; shard < verify->store->nshards; shard++)
+	{
+		VerifyShard state = {.shard = shard, .mcxt = CurrentMemoryContext};
+		char		object[32];
+
+		snprintf(object, sizeof(object), "shard %d", shard);
+		strata_verify_guard(verify, object, verify_shard_page, &state);
+		snprintf(object, sizeof(object), "log of shard %d", shard);
+		strata_verify_guard(verify, object, verify_log, &state);
+		groups = list_concat(groups, state.groups);
+	}
+
+	foreach(lc, groups)
+	{
+		VerifyGroup *group = (VerifyGroup *) lfirst(lc);
+		char		object[96];
+
+		snprintf(object, sizeof(object), "row group at block %u, generation %u of shard %d",
+				 group->ref.extent.block, group->generation, group->shard);
+		strata_verify_guard(verify, object, verify_pending_group, group);
+	}
+
+	for (int i = 0; i < verify->manifest->ngroups; i++)
+	{
+		StrataRowGroup *group = &verify->manifest->groups[i];
+		char		object[32];
+
+		snprintf(object, sizeof(object), "row group %u", group->number);
+		strata_verify_guard(verify, object, verify_base_group, group);
+	}
+
+	if (verify->store->key.natts > 0)
+		strata_verify_guard(verify, "keys of the base", strata_verify_keys, NULL);
+
+	verify_blocks(verify);
+}
+
+/*
+ * strata.verify(regclass, swept boolean): (object, problem) per fault.
+ */
+Datum
+strata_verify(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	StrataVerify verify = {0};
+	MemoryContext mcxt;
+	MemoryContext old_mcxt;
+
+	InitMaterializedSRF(fcinfo, 0);
+	verify.result = rsinfo->setResult;
+	verify.desc = rsinfo->setDesc;
+	verify.swept = PG_NARGS() > 1 && PG_GETARG_BOOL(1);
+
+	strata_check_table_argument(relid, true, AccessShareLock);
+	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata verify",
+								 ALLOCSET_DEFAULT_SIZES);
+	old_mcxt = MemoryContextSwitchTo(mcxt);
+
+	verify.store = strata_store_open(relid);
+	(void) strata_lock(verify.store->storage, STRATA_LOCK_PASS, 0, ExclusiveLock, false);
+	verify.storage = strata_storage_open(verify.store, RecoveryInProgress() ?
+										 AccessShareLock : ShareUpdateExclusiveLock);
+	PushActiveSnapshot(GetLatestSnapshot());
+	verify.manifest = strata_manifest_get(verify.store, verify.storage, GetActiveSnapshot());
+
+	verify_store(&verify);
+
+	strata_manifest_release(verify.manifest);
+	PopActiveSnapshot();
+	table_close(verify.storage, NoLock);
+	strata_store_close(verify.store);
+	MemoryContextSwitchTo(old_mcxt);
+	MemoryContextDelete(mcxt);
+	return (Datum) 0;
+}
