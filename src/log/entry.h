@@ -10,7 +10,7 @@
  *
  *	ROWS		hashes of the rows' then the tombstones' keys, then minimal
  *				tuples (of tombstones: the key columns), zstd-compressed when
- *				that pays; at most two pages and 8,192 rows.  A key occurs
+ *				that pays; at most two pages, 8,192 rows and 256 kB of tuples.  A key occurs
  *				once.
  *	EXTENT		a StrataExtent that its (sub)transaction took
  *	ROW_GROUP	a StrataGroupRef: rows written outside the log
@@ -97,6 +97,16 @@ strata_page_log(Page page)
 /* largest entry, two fresh pages */
 #define STRATA_MAX_ENTRY_SIZE	(2 * STRATA_LOG_PAGE_CAPACITY)
 
+/* most bytes of tuples in an entry before compression; bounds its decoding */
+#define STRATA_MAX_ENTRY_RAW	((Size) 256 * 1024)
+
+/* an EXTENT entry as it lies on the page */
+typedef struct StrataExtentEntry
+{
+	StrataEntryHeader header;
+	StrataExtent extent;
+} StrataExtentEntry;
+
 /* ---- encoding ---- */
 
 /*
@@ -121,6 +131,9 @@ extern StrataEntryHeader *strata_entry_encode_rows(const StrataStore *store,
 												   const StrataLogRow *rows, int nrows);
 extern StrataEntryHeader *strata_entry_encode_extent(FullTransactionId fxid, CommandId cid,
 													 const StrataExtent *extent);
+/* The same into given memory, for use under page locks. */
+extern void strata_entry_fill_extent(StrataExtentEntry *entry, FullTransactionId fxid,
+									 CommandId cid, const StrataExtent *extent);
 extern StrataEntryHeader *strata_entry_encode_group(FullTransactionId fxid, CommandId cid,
 													uint16 natts, const StrataGroupRef *ref);
 extern void strata_entry_set_crc(StrataEntryHeader *entry);
@@ -132,6 +145,9 @@ extern void strata_entry_set_crc(StrataEntryHeader *entry);
  * Returns NULL when sound, else what is wrong (palloc'd or constant).
  */
 extern const char *strata_entry_check(const StrataEntryHeader *entry, Size available);
+
+/* The same of the header alone: enough to go on to the next entry. */
+extern const char *strata_entry_check_header(const StrataEntryHeader *header);
 
 static inline const uint32 *
 strata_entry_hashes(const StrataEntryHeader *entry)
