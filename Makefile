@@ -1,0 +1,49 @@
+# strata: build with PGXS.  PG_CONFIG names the server to build for; PAUSES=1
+# compiles in the tests' pause points (src/pause.h).
+
+EXTENSION = strata
+MODULE_big = strata
+DATA = strata--1.0.sql
+PGFILEDESC = "strata - log-structured storage for foreign tables"
+
+OBJS_storage = page.o metapage.o extent.o locks.o conflict.o relation_am.o
+OBJS_manifest = options.o key.o store.o catalog.o manifest.o lifecycle.o
+OBJS_base = codec.o encode.o footer.o rowgroup_writer.o rowgroup_reader.o zones.o cache.o keyindex.o
+OBJS_log = entry.o append.o walk.o visibility.o pending.o view.o scan.o memtable.o memtable_flush.o conflict_check.o
+OBJS_fdw = handler.o plan.o scan_exec.o modify.o explain.o analyze.o
+OBJS_merge = choose.o pass.o supersede.o sweep.o freeze.o verify.o verify_keys.o functions.o inspect.o
+
+OBJS = src/init.o src/pause.o \
+	$(addprefix src/storage/,$(OBJS_storage)) \
+	$(addprefix src/manifest/,$(OBJS_manifest)) \
+	$(addprefix src/base/,$(OBJS_base)) \
+	$(addprefix src/log/,$(OBJS_log)) \
+	$(addprefix src/fdw/,$(OBJS_fdw)) \
+	$(addprefix src/merge/,$(OBJS_merge))
+
+PG_CONFIG ?= pg_config
+PG_CPPFLAGS = -I$(srcdir)/src $(if $(PAUSES),-DSTRATA_TEST_PAUSES)
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Werror
+SHLIB_LINK = -lzstd
+
+REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
+ISOLATION = $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=$(srcdir)/test/isolation --outputdir=output_iso
+TAP_TESTS = 1
+EXTRA_CLEAN = output_iso tmp_check
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# PostgreSQL's headers are not ours to warn about.
+override CPPFLAGS := $(patsubst -I$(includedir_server),-isystem $(includedir_server),$(CPPFLAGS))
+
+# Every object depends on every header: the tree is small.
+$(OBJS): $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
+
+# clang-format reads .clang-format; the check changes nothing.
+.PHONY: format format-check
+format:
+	clang-format -i $(wildcard src/*.[ch] src/*/*.[ch])
+format-check:
+	clang-format --dry-run -Werror $(wildcard src/*.[ch] src/*/*.[ch])

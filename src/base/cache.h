@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache.h
+ *	  A backend's cache of decoded footers and vectors of row groups.
+ *
+ * IDENTIFICATION
+ *	  src/base/cache.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_CACHE_H
+#define STRATA_CACHE_H
+
+#include "strata.h"
+
+#include "lib/ilist.h"
+
+/*
+ * An owner id is never used again within a relation's file, so a key always
+ * means the same bytes.  attnum 0 is the footer.  No padding: keys are hashed
+ * and compared as bytes.
+ */
+typedef struct StrataCacheKey
+{
+	Oid			relid;			/* storage relation */
+	Oid			filenode;
+	uint64		owner;			/* of the row group's extent */
+	uint32		vector;
+	int32		attnum;
+} StrataCacheKey;
+
+/* Header of everything cached; the payload follows, MAXALIGNed. */
+typedef struct StrataCacheEntry
+{
+	StrataCacheKey key;
+	Size		size;			/* with this header */
+	int			pins;
+	bool		linked;			/* found by lookups */
+	dlist_node	lru;
+} StrataCacheEntry;
+
+#define STRATA_CACHE_PAYLOAD(entry) \
+	((char *) (entry) + MAXALIGN(sizeof(StrataCacheEntry)))
+
+/* Find and pin; NULL when not there. */
+extern StrataCacheEntry *strata_cache_lookup(const StrataCacheKey *key);
+
+/*
+ * Memory for a new entry with a payload of that size, pinned once and known to
+ * nobody else, until strata_cache_insert makes it known (or does not, when it
+ * would take too much of the cache).
+ */
+extern StrataCacheEntry *strata_cache_alloc(Size payload);
+extern void strata_cache_insert(StrataCacheEntry *entry, const StrataCacheKey *key);
+extern void strata_cache_unpin(StrataCacheEntry *entry);
+
+#endif							/* STRATA_CACHE_H */
