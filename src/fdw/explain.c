@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * explain.c
+ *	  What EXPLAIN says of a scan: how rows are found, and under ANALYZE what
+ *	  was read for them.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/explain.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fdw/scan.h"
+
+#include "commands/explain.h"
+#include "nodes/makefuncs.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+
+static void
+explain_clauses(const char *label, List *clauses, ForeignScanState *node, ExplainState *es)
+{
+	List	   *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL);
+	bool		prefix = list_length(es->rtable) > 1 || es->verbose;
+
+	ExplainPropertyText(label,
+						deparse_expression((Node *) make_ands_explicit(clauses), context, prefix,
+										   false),
+						es);
+}
+
+static void
+explain_bytes(const char *label, uint64 bytes, ExplainState *es)
+{
+	if (es->format == EXPLAIN_FORMAT_TEXT)
+		ExplainPropertyUInteger(label, "kB", (bytes + 1023) / 1024, es);
+	else
+		ExplainPropertyUInteger(label, NULL, bytes, es);
+}
+
+void
+strataExplainForeignScan(ForeignScanState *node, ExplainState *es)
+{
+	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
+	StrataScanState *state = (StrataScanState *) node->fdw_state;
+	StrataLayer layer = intVal(list_nth(plan->fdw_private, STRATA_SCAN_LAYER));
+
+	if (list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS) != NIL)
+		explain_clauses("Key Lookup", plan->fdw_recheck_quals, node, es);
+	else
+	{
+		List	   *prune = strata_prune_describe(plan, RelationGetDescr(node->ss.ss_currentRelation));
+
+		ExplainPropertyText("Scan",
+							layer == STRATA_LAYER_WAL ? "wal" :
+							layer == STRATA_LAYER_BASE ? "base" : "all", es);
+		if (prune != NIL)
+			explain_clauses("Zone Map Filter", prune, node, es);
+	}
+
+	if (es->analyze && state != NULL)
+	{
+		StrataReadStats stats;
+
+		strata_scan_stats(state, &stats);
+		ExplainPropertyUInteger("Generations Visited", NULL, stats.generations, es);
+		ExplainPropertyUInteger("Row Groups Read", NULL, stats.groups_read, es);
+		ExplainPropertyUInteger("Row Groups Skipped", NULL, stats.groups_skipped, es);
+		ExplainPropertyUInteger("Index Probes", NULL, stats.index_probes, es);
+		ExplainPropertyUInteger("Superseded Rows", NULL, stats.superseded, es);
+		explain_bytes("Bytes Read", stats.bytes_read, es);
+		explain_bytes("Bytes Decompressed", stats.bytes_decoded, es);
+	}
+}

@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * handler.c
+ *	  The foreign data wrapper's table of callbacks.
+ *
+ * What is absent says as much as what is there:
+ *
+ *	- no ExecForeignUpdate and ExecForeignDelete: both are refused (0A000);
+ *	- no ExecForeignBatchInsert: putting a row is local (modify.c);
+ *	- no IsForeignScanParallelSafe: a scan's memtables and view live in the
+ *	  leader, so it stays there; the rest of a query may still be parallel;
+ *	- no RecheckForeignScan: plans carry every clause they took from the
+ *	  executor as fdw_recheck_quals, which EvalPlanQual checks by itself;
+ *	- no ReparameterizeForeignPathByChild: paths hold no clauses, which are
+ *	  matched again when the plan is made.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/handler.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fdw/fdw.h"
+
+#include "fmgr.h"
+
+PG_FUNCTION_INFO_V1(strata_handler);
+
+Datum
+strata_handler(PG_FUNCTION_ARGS)
+{
+	FdwRoutine *routine = makeNode(FdwRoutine);
+
+	/* scanning */
+	routine->GetForeignRelSize = strataGetForeignRelSize;
+	routine->GetForeignPaths = strataGetForeignPaths;
+	routine->GetForeignPlan = strataGetForeignPlan;
+	routine->BeginForeignScan = strataBeginForeignScan;
+	routine->IterateForeignScan = strataIterateForeignScan;
+	routine->ReScanForeignScan = strataReScanForeignScan;
+	routine->EndForeignScan = strataEndForeignScan;
+
+	/* changing */
+	routine->PlanForeignModify = strataPlanForeignModify;
+	routine->BeginForeignModify = strataBeginForeignModify;
+	routine->ExecForeignInsert = strataExecForeignInsert;
+	routine->EndForeignModify = strataEndForeignModify;
+	routine->BeginForeignInsert = strataBeginForeignInsert;
+	routine->EndForeignInsert = strataEndForeignInsert;
+	routine->IsForeignRelUpdatable = strataIsForeignRelUpdatable;
+	routine->ExecForeignTruncate = strataExecForeignTruncate;
+
+	/* looking in */
+	routine->ExplainForeignScan = strataExplainForeignScan;
+	routine->AnalyzeForeignTable = strataAnalyzeForeignTable;
+
+	PG_RETURN_POINTER(routine);
+}

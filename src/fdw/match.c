@@ -1,0 +1,307 @@
+/*-------------------------------------------------------------------------
+ *
+ * match.c
+ *	  Which clauses of a query say what the key is.
+ *
+ * A clause is ours only if its operator is the equality of the key column's
+ * B-tree family (of any right-hand type), its collation is the key's, the
+ * other side neither mentions our row nor is volatile, and looking at it
+ * early does not show a row that a security barrier hides.  Everything else
+ * stays with the executor.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/match.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fdw/scan.h"
+
+#include "access/stratnum.h"
+#include "catalog/pg_type.h"
+#include "access/hash.h"
+#include "access/nbtree.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/paths.h"
+#include "optimizer/restrictinfo.h"
+#include "utils/lsyscache.h"
+
+/* More sets of outer relations than this are not worth a plan each. */
+#define MAX_OUTER_SETS	24
+
+typedef struct KeyColumn
+{
+	const StrataKey *key;
+	int			column;
+} KeyColumn;
+
+static bool
+is_key_column(Node *node, const RelOptInfo *rel, const StrataKey *key, int column)
+{
+	/* a relabelling (varchar as text) does not change what is compared */
+	while (node && IsA(node, RelabelType))
+		node = (Node *) ((RelabelType *) node)->arg;
+
+	return node && IsA(node, Var) &&
+		((Var *) node)->varno == (int) rel->relid &&
+		((Var *) node)->varlevelsup == 0 &&
+		((Var *) node)->varattno == key->attnum[column];
+}
+
+/* The side that is not the key: known before our row is looked at? */
+static bool
+is_known_before(PlannerInfo *root, const RelOptInfo *rel, Node *node)
+{
+	return !bms_is_member(rel->relid, pull_varnos(root, node)) &&
+		!contain_volatile_functions(node);
+}
+
+/*
+ * Is op, with the key on its left, an equality that the key index and the key
+ * hashes understand?  Sets *hashable to whether the latter do.
+ */
+static bool
+is_key_equality(const StrataKey *key, int column, Oid op, bool array, bool *hashable)
+{
+	Oid			opcintype = get_opclass_input_type(key->btree_opclass[column]);
+	int			strategy;
+	Oid			lefttype;
+	Oid			righttype;
+
+	if (!op_in_opfamily(op, key->btree_opfamily[column]))
+		return false;
+	get_op_opfamily_properties(op, key->btree_opfamily[column], false,
+							   &strategy, &lefttype, &righttype);
+	if (strategy != BTEqualStrategyNumber || lefttype != opcintype || !op_strict(op))
+		return false;
+
+	/* an array's elements are sorted to find equal ones */
+	if (array &&
+		(IsPolymorphicType(righttype) ||
+		 !OidIsValid(get_opfamily_proc(key->btree_opfamily[column],
+									   righttype, righttype, BTORDER_PROC))))
+		return false;
+
+	*hashable =
+		get_op_opfamily_strategy(op, key->hash_opfamily[column]) == HTEqualStrategyNumber &&
+		OidIsValid(get_opfamily_proc(key->hash_opfamily[column],
+									 righttype, righttype, HASHSTANDARD_PROC));
+	return true;
+}
+
+/*
+ * Does this clause fix a key column?  Fills match if so.
+ */
+bool
+strata_match_key_clause(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
+						RestrictInfo *rinfo, StrataKeyMatch *match)
+{
+	Oid			collation = key->collation[column];
+
+	if (rinfo->pseudoconstant || !restriction_is_securely_promotable(rinfo, rel))
+		return false;
+
+	match->rinfo = rinfo;
+	if (is_opclause(rinfo->clause))
+	{
+		OpExpr	   *clause = (OpExpr *) rinfo->clause;
+		Node	   *left;
+		Node	   *right;
+
+		if (list_length(clause->args) != 2 ||
+			(OidIsValid(collation) && clause->inputcollid != collation))
+			return false;
+		left = linitial(clause->args);
+		right = lsecond(clause->args);
+
+		match->array = false;
+		if (is_key_column(left, rel, key, column) && is_known_before(root, rel, right))
+		{
+			match->op = clause->opno;
+			match->value = (Expr *) right;
+		}
+		else if (is_key_column(right, rel, key, column) && is_known_before(root, rel, left))
+		{
+			match->op = get_commutator(clause->opno);
+			match->value = (Expr *) left;
+		}
+		else
+			return false;
+	}
+	else if (IsA(rinfo->clause, ScalarArrayOpExpr))
+	{
+		ScalarArrayOpExpr *clause = (ScalarArrayOpExpr *) rinfo->clause;
+
+		if (!clause->useOr || (OidIsValid(collation) && clause->inputcollid != collation))
+			return false;
+		if (!is_key_column(linitial(clause->args), rel, key, column) ||
+			!is_known_before(root, rel, lsecond(clause->args)))
+			return false;
+
+		match->array = true;
+		match->op = clause->opno;
+		match->value = lsecond(clause->args);
+	}
+	else
+		return false;
+
+	return OidIsValid(match->op) &&
+		is_key_equality(key, column, match->op, match->array, &match->hashable);
+}
+
+/* Single values before arrays, hashable ones before others, else the first. */
+static bool
+is_better(const StrataKeyMatch *a, const StrataKeyMatch *b)
+{
+	if (a->array != b->array)
+		return !a->array;
+	return a->hashable && !b->hashable;
+}
+
+/*
+ * Do the clauses of both lists fix every key column, at most one of them by
+ * = ANY?  Fills matches if so.
+ */
+bool
+strata_match_key(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, List *clauses,
+				 List *more_clauses, StrataKeyMatches *matches)
+{
+	matches->array = -1;
+	if (key->natts == 0)
+		return false;
+
+	for (int column = 0; column < key->natts; column++)
+	{
+		StrataKeyMatch *best = &matches->column[column];
+		bool		found = false;
+
+		for (int i = 0; i < 2; i++)
+		{
+			ListCell   *lc;
+
+			foreach(lc, i == 0 ? clauses : more_clauses)
+			{
+				StrataKeyMatch match;
+
+				if (strata_match_key_clause(root, rel, key, column,
+											lfirst_node(RestrictInfo, lc), &match) &&
+					(!found || is_better(&match, best)))
+				{
+					*best = match;
+					found = true;
+				}
+			}
+		}
+
+		if (!found)
+			return false;
+		if (best->array)
+		{
+			if (matches->array >= 0)
+				return false;
+			matches->array = column;
+		}
+	}
+
+	return true;
+}
+
+/* generate_implied_equalities_for_column: is em the key column? */
+static bool
+ec_member_is_key_column(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec,
+						EquivalenceMember *em, void *arg)
+{
+	KeyColumn  *column = (KeyColumn *) arg;
+	const StrataKey *key = column->key;
+
+	if (!list_member_oid(ec->ec_opfamilies, key->btree_opfamily[column->column]))
+		return false;
+	if (OidIsValid(key->collation[column->column]) &&
+		ec->ec_collation != key->collation[column->column])
+		return false;
+
+	return is_key_column((Node *) em->em_expr, rel, key, column->column);
+}
+
+static bool
+relids_member(List *sets, Relids relids)
+{
+	ListCell   *lc;
+
+	foreach(lc, sets)
+	{
+		if (bms_equal((Relids) lfirst(lc), relids))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Add the outer relations of a join clause for a key column, alone and
+ * together with what other columns' clauses need.
+ */
+static List *
+add_outer_rels(List *sets, RelOptInfo *rel, const StrataKey *key, RestrictInfo *rinfo)
+{
+	Relids		relids;
+	int			nsets = list_length(sets);
+
+	if (!join_clause_is_movable_to(rinfo, rel))
+		return sets;
+	relids = bms_difference(rinfo->clause_relids, rel->relids);
+	if (bms_is_empty(relids) || relids_member(sets, relids))
+		return sets;
+
+	for (int i = 0; key->natts > 1 && i < nsets; i++)
+	{
+		Relids		both = bms_union(relids, (Relids) list_nth(sets, i));
+
+		if (list_length(sets) < MAX_OUTER_SETS && !relids_member(sets, both))
+			sets = lappend(sets, both);
+	}
+	if (list_length(sets) < MAX_OUTER_SETS && !relids_member(sets, relids))
+		sets = lappend(sets, relids);
+
+	return sets;
+}
+
+/*
+ * The sets of other relations (Relids) whose rows may fix the key by join
+ * clauses.  Whether a set really fixes all of it is for the caller to see,
+ * from the clauses that a path with those outer relations would get.
+ */
+List *
+strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key)
+{
+	List	   *sets = NIL;
+
+	for (int column = 0; column < key->natts; column++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, rel->joininfo)
+		{
+			RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+			StrataKeyMatch match;
+
+			if (strata_match_key_clause(root, rel, key, column, rinfo, &match))
+				sets = add_outer_rels(sets, rel, key, rinfo);
+		}
+
+		/* most equalities live in equivalence classes, not in joininfo */
+		if (rel->has_eclass_joins)
+		{
+			KeyColumn	arg = {key, column};
+			List	   *clauses;
+
+			clauses = generate_implied_equalities_for_column(root, rel, ec_member_is_key_column,
+															 &arg, rel->lateral_referencers);
+			foreach(lc, clauses)
+				sets = add_outer_rels(sets, rel, key, lfirst_node(RestrictInfo, lc));
+		}
+	}
+
+	return sets;
+}

@@ -1,0 +1,577 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.c
+ *	  Estimates, paths and plans of scans.
+ *
+ * A scan reads everything (projected to the columns needed, passing over row
+ * groups that zone maps exclude) or looks up keys.  Keys are looked up when
+ * clauses fix every key column: by values known when the scan starts, by the
+ * elements of an array, or by the rows of outer relations.
+ *
+ * Sizes come from the shard pages and the manifest, never from walking the
+ * log.  pg_class only says how many live rows there were per stored byte when
+ * the table was last analyzed: how many of the pending rows are new versions
+ * of a key is known nowhere else.
+ *
+ * Row groups, pending entries and generations are never planned: what to read
+ * is resolved under the query's snapshot when the scan starts.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/plan.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "fdw/scan.h"
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/planmain.h"
+#include "optimizer/restrictinfo.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/selfuncs.h"
+#include "utils/snapmgr.h"
+
+/*
+ * Costs beside the planner's own parameters, in units of a sequential page
+ * read.
+ */
+/* decompressing and decoding a page's worth of raw column data */
+#define DECODE_PAGE_COST	0.3
+/* opening a row group: footer and key hashes */
+#define OPEN_GROUP_COST		2.0
+/* finding out whether a pending row hides a base row, in operator calls */
+#define SUPERSEDE_OPERATORS	20
+/* descending the key index and the hash of pending keys, in operator calls */
+#define PROBE_OPERATORS		150
+/* raw bytes of a vector, what is decoded for one column of one row */
+#define VECTOR_BYTES		12288
+/* fraction of the key index's pages that is filled, and bytes per entry
+ * beside the key */
+#define INDEX_FILL			0.7
+#define INDEX_ENTRY_BYTES	20
+
+/* RelOptInfo.fdw_private */
+typedef struct StrataPlanInfo
+{
+	StrataLayer layer;
+	StrataKey	key;			/* natts 0: no lookups */
+
+	double		base_rows;		/* live */
+	double		base_raw;
+	double		base_stored;
+	double		ngroups;
+	double		pending_rows;
+	double		pending_bytes;
+
+	double		all_width;		/* of a row */
+	double		needed_width;	/* of the columns that will be decoded */
+	double		key_width;
+	int			needed_columns;
+} StrataPlanInfo;
+
+/* ForeignPath.fdw_private: NIL for a scan, else this */
+#define LOOKUP_PATH		list_make1(makeInteger(1))
+
+/*
+ * How much there is, by the manifest this backend would read under its
+ * present snapshot and the shard pages.
+ */
+static void
+get_store_size(StrataPlanInfo *info, StrataStore *store)
+{
+	Relation	storage = strata_storage_open(store, AccessShareLock);
+	uint64		rows;
+	uint64		bytes;
+	uint64		merged_rows = 0;
+	uint64		merged_bytes = 0;
+	uint32		active[STRATA_MAX_SHARDS];
+	StrataManifest *manifest;
+
+	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
+	info->base_rows = manifest->live_rows;
+	info->base_raw = manifest->raw_bytes;
+	info->base_stored = manifest->stored_bytes;
+	info->ngroups = manifest->ngroups;
+	if (manifest->merged)
+	{
+		for (int shard = 0; shard < manifest->nshards; shard++)
+		{
+			merged_rows += manifest->shards[shard].rows;
+			merged_bytes += manifest->shards[shard].bytes;
+		}
+	}
+	strata_manifest_release(manifest);
+
+	strata_log_totals(storage, store->nshards, &rows, &bytes, active);
+	info->pending_rows = rows > merged_rows ? rows - merged_rows : 0;
+	info->pending_bytes = bytes > merged_bytes ? bytes - merged_bytes : 0;
+
+	table_close(storage, NoLock);
+
+	if (info->layer == STRATA_LAYER_WAL)
+		info->base_rows = info->base_raw = info->base_stored = info->ngroups = 0;
+	else if (info->layer == STRATA_LAYER_BASE)
+		info->pending_rows = info->pending_bytes = 0;
+}
+
+/*
+ * Live rows.  At most what is stored, at least what is merged; between the
+ * two, what the last ANALYZE found per stored page.
+ */
+static double
+estimate_live_rows(const StrataPlanInfo *info, double pages, double analyzed_rows,
+				   double analyzed_pages)
+{
+	double		most = info->base_rows + info->pending_rows;
+	double		rows;
+
+	if (info->layer != STRATA_LAYER_ALL || analyzed_rows < 0 || analyzed_pages < 1 ||
+		info->key.natts == 0)
+		return most;
+
+	rows = analyzed_rows / analyzed_pages * pages;
+	return Min(Max(rows, info->base_rows), most);
+}
+
+/* Average width of a column, by statistics or type. */
+static double
+column_width(Oid relid, Form_pg_attribute att)
+{
+	double		width = get_attavgwidth(relid, att->attnum);
+
+	if (width <= 0)
+		width = get_typavgwidth(att->atttypid, att->atttypmod);
+	return width;
+}
+
+/*
+ * Attribute numbers (offset by FirstLowInvalidHeapAttributeNumber) that a
+ * scan must produce: those the query uses above it and in its clauses.
+ */
+static Bitmapset *
+needed_attrs(RelOptInfo *rel, List *clauses)
+{
+	Bitmapset  *attrs = NULL;
+	ListCell   *lc;
+
+	pull_varattnos((Node *) rel->reltarget->exprs, rel->relid, &attrs);
+	foreach(lc, clauses)
+		pull_varattnos((Node *) lfirst_node(RestrictInfo, lc)->clause, rel->relid, &attrs);
+
+	return attrs;
+}
+
+static bool
+is_needed(Bitmapset *attrs, AttrNumber attnum)
+{
+	return bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, attrs) ||
+		bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, attrs);
+}
+
+static void
+set_widths(StrataPlanInfo *info, RelOptInfo *rel, Oid relid)
+{
+	Relation	table = table_open(relid, NoLock);
+	TupleDesc	desc = RelationGetDescr(table);
+	Bitmapset  *attrs = needed_attrs(rel, rel->baserestrictinfo);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		double		width;
+
+		if (att->attisdropped)
+			continue;
+		width = column_width(relid, att);
+		info->all_width += width;
+		if (is_needed(attrs, att->attnum))
+		{
+			info->needed_width += width;
+			info->needed_columns++;
+		}
+		for (int k = 0; k < info->key.natts; k++)
+		{
+			if (info->key.attnum[k] == att->attnum)
+				info->key_width += width;
+		}
+	}
+
+	bms_free(attrs);
+	table_close(table, NoLock);
+}
+
+/*
+ * Tell the planner that the key is unique, as an index would: selectivities,
+ * join sizes and inner_unique then come out right before the first ANALYZE.
+ * Marked hypothetical: it belongs to no access method and is never scanned.
+ */
+static void
+add_key_uniqueness(RelOptInfo *rel, const StrataKey *key)
+{
+	IndexOptInfo *index = makeNode(IndexOptInfo);
+
+	index->rel = rel;
+	index->tree_height = -1;
+	index->tuples = rel->tuples;
+	index->ncolumns = index->nkeycolumns = key->natts;
+	index->indexkeys = palloc(key->natts * sizeof(int));
+	index->indexcollations = palloc(key->natts * sizeof(Oid));
+	index->opfamily = palloc(key->natts * sizeof(Oid));
+	index->opcintype = palloc(key->natts * sizeof(Oid));
+	index->canreturn = palloc0(key->natts * sizeof(bool));
+	for (int i = 0; i < key->natts; i++)
+	{
+		index->indexkeys[i] = key->attnum[i];
+		index->indexcollations[i] = key->collation[i];
+		index->opfamily[i] = key->btree_opfamily[i];
+		index->opcintype[i] = get_opclass_input_type(key->btree_opclass[i]);
+	}
+	index->unique = true;
+	index->immediate = true;
+	index->hypothetical = true;
+
+	rel->indexlist = lappend(rel->indexlist, index);
+}
+
+/* Keys that a matched lookup asks for. */
+static double
+lookup_keys(const StrataKeyMatches *matches)
+{
+	if (matches->array < 0)
+		return 1;
+	return estimate_array_length((Node *) matches->column[matches->array].value);
+}
+
+void
+strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid)
+{
+	StrataPlanInfo *info = palloc0(sizeof(StrataPlanInfo));
+	StrataOptions *options = strata_options_get(foreigntableid);
+	StrataStore *store;
+	StrataKeyMatches matches;
+	double		pages;
+
+	info->layer = options->layer;
+	if (info->layer == STRATA_LAYER_ALL)
+	{
+		store = strata_store_open(foreigntableid);
+		info->key = store->key;
+	}
+	else
+		store = strata_store_open(strata_layer_store(foreigntableid, options));
+	get_store_size(info, store);
+	strata_store_close(store);
+
+	set_widths(info, baserel, foreigntableid);
+	baserel->fdw_private = info;
+
+	/* on entry, pages and tuples are what pg_class holds */
+	pages = ceil((info->base_stored + info->pending_bytes) / BLCKSZ);
+	baserel->tuples = estimate_live_rows(info, pages, baserel->tuples, baserel->pages);
+	baserel->pages = (BlockNumber) Min(pages, (double) MaxBlockNumber);
+
+	if (info->key.natts > 0)
+		add_key_uniqueness(baserel, &info->key);
+	set_baserel_size_estimates(root, baserel);
+
+	/* columns of a composite key are anything but independent */
+	if (strata_match_key(root, baserel, &info->key, baserel->baserestrictinfo, NIL, &matches))
+		baserel->rows = clamp_row_est(Min(baserel->rows, lookup_keys(&matches)));
+}
+
+/* Share of the stored bytes that the needed columns are. */
+static double
+needed_fraction(const StrataPlanInfo *info)
+{
+	return info->all_width > 0 ? info->needed_width / info->all_width : 1;
+}
+
+/* What evaluating the clauses that stay with the executor costs. */
+static void
+add_qual_cost(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double tuples,
+			  double rows, Cost *startup, Cost *run)
+{
+	QualCost	qual = rel->baserestrictcost;
+
+	if (param_info != NULL)
+	{
+		QualCost	join_qual;
+
+		cost_qual_eval(&join_qual, param_info->ppi_clauses, root);
+		qual.startup += join_qual.startup;
+		qual.per_tuple += join_qual.per_tuple;
+	}
+
+	*startup += qual.startup + rel->reltarget->cost.startup;
+	*run += qual.per_tuple * tuples + rel->reltarget->cost.per_tuple * rows;
+}
+
+static void
+cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double rows,
+		  Cost *startup_cost, Cost *total_cost)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	double		fraction = needed_fraction(info);
+	Cost		startup = 0;
+	Cost		run = 0;
+
+	/* pending rows are read whole, and were written less tightly */
+	run += seq_page_cost * (info->base_stored * fraction + info->pending_bytes) / BLCKSZ;
+	run += DECODE_PAGE_COST * seq_page_cost *
+		(info->base_raw * fraction + 2 * info->pending_bytes) / BLCKSZ;
+	run += OPEN_GROUP_COST * seq_page_cost * info->ngroups;
+
+	run += (info->base_rows + info->pending_rows) *
+		(cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
+	if (info->ngroups > 0)
+		startup += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
+
+	add_qual_cost(root, rel, param_info, rel->tuples, rows, &startup, &run);
+
+	/* shard pages and the first log page, so that no lookup costs more */
+	startup += seq_page_cost;
+	*startup_cost = startup;
+	*total_cost = startup + run;
+}
+
+/* Distinct pages among n random ones of a total of pages. */
+static double
+pages_touched(double n, double pages)
+{
+	pages = Max(pages, 1);
+	return Min(2 * pages * n / (2 * pages + n), pages);
+}
+
+/* Cost of touched pages: random ones when few of all, else nearly in order. */
+static Cost
+touch_cost(double touched, double pages)
+{
+	pages = Max(pages, 1);
+	return touched *
+		(random_page_cost - (random_page_cost - seq_page_cost) * sqrt(Min(touched / pages, 1)));
+}
+
+/* How often a path with these outer relations will run: at least so often. */
+static double
+loop_count(PlannerInfo *root, Relids outer)
+{
+	double		loops = 0;
+	int			relid = -1;
+
+	while ((relid = bms_next_member(outer, relid)) >= 0)
+	{
+		RelOptInfo *rel;
+
+		if (relid >= root->simple_rel_array_size)
+			continue;
+		rel = root->simple_rel_array[relid];
+		if (rel == NULL || IS_DUMMY_REL(rel) || rel->rows <= 0)
+			continue;
+		if (loops == 0 || rel->rows < loops)
+			loops = rel->rows;
+	}
+	return Max(loops, 1);
+}
+
+static void
+cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double keys,
+			double rows, Cost *startup_cost, Cost *total_cost)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	double		fraction = needed_fraction(info);
+	double		loops = param_info ? loop_count(root, param_info->ppi_req_outer) : 1;
+	double		base_share = info->base_rows / Max(info->base_rows + info->pending_rows, 1);
+	Cost		startup = 0;
+	Cost		run = 0;
+
+	run += keys * PROBE_OPERATORS * cpu_operator_cost;
+	if (info->base_rows > 0)
+	{
+		double		index_pages = ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) /
+									   (BLCKSZ * INDEX_FILL));
+		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
+		double		hits = Min(keys * base_share, info->base_rows);
+		double		touched;
+
+		touched = pages_touched(keys * loops, index_pages);
+		run += touch_cost(touched, index_pages) / loops;
+		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ), data_pages);
+		run += touch_cost(touched, data_pages) / loops;
+
+		/* vectors decoded before are in the cache, so never more than all */
+		run += DECODE_PAGE_COST * seq_page_cost / BLCKSZ *
+			Min(hits * Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES),
+				info->base_raw * fraction);
+	}
+	run += rows * cpu_tuple_cost;
+
+	/* the clauses that say the key are not evaluated: take theirs as nothing */
+	add_qual_cost(root, rel, NULL, 0, rows, &startup, &run);
+	run += rel->baserestrictcost.per_tuple * rows;
+
+	*startup_cost = startup;
+	*total_cost = startup + run;
+}
+
+static void
+add_scan_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
+{
+	ParamPathInfo *param_info = get_baserel_parampathinfo(root, rel, outer);
+	double		rows = param_info ? param_info->ppi_rows : rel->rows;
+	Cost		startup_cost;
+	Cost		total_cost;
+
+	cost_scan(root, rel, param_info, rows, &startup_cost, &total_cost);
+	add_path(rel, (Path *)
+			 create_foreignscan_path(root, rel, NULL, rows, startup_cost, total_cost,
+									 NIL, outer, NULL, NIL));
+}
+
+/* A lookup with these outer relations, if they fix the key. */
+static void
+add_lookup_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	ParamPathInfo *param_info = get_baserel_parampathinfo(root, rel, outer);
+	StrataKeyMatches matches;
+	double		keys;
+	double		rows;
+	Cost		startup_cost;
+	Cost		total_cost;
+
+	if (!strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
+						  param_info ? param_info->ppi_clauses : NIL, &matches))
+		return;
+
+	keys = lookup_keys(&matches);
+	if (param_info != NULL)
+	{
+		/* paths with the same outer relations must agree on it */
+		param_info->ppi_rows = clamp_row_est(Min(param_info->ppi_rows, keys));
+		rows = param_info->ppi_rows;
+	}
+	else
+		rows = rel->rows;
+
+	cost_lookup(root, rel, param_info, keys, rows, &startup_cost, &total_cost);
+	add_path(rel, (Path *)
+			 create_foreignscan_path(root, rel, NULL, rows, startup_cost, total_cost,
+									 NIL, outer, NULL, LOOKUP_PATH));
+}
+
+void
+strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) baserel->fdw_private;
+	ListCell   *lc;
+
+	add_lookup_path(root, baserel, baserel->lateral_relids);
+	add_scan_path(root, baserel, baserel->lateral_relids);
+
+	foreach(lc, strata_match_outer_rels(root, baserel, &info->key))
+	{
+		Relids		outer = bms_union((Relids) lfirst(lc), baserel->lateral_relids);
+
+		add_lookup_path(root, baserel, outer);
+	}
+}
+
+/*
+ * Attribute numbers that must be decoded, as a list for fdw_private.
+ */
+static List *
+decoded_attrs(RelOptInfo *rel, Oid relid, List *quals)
+{
+	Relation	table = table_open(relid, NoLock);
+	TupleDesc	desc = RelationGetDescr(table);
+	Bitmapset  *attrs = NULL;
+	List	   *result = NIL;
+
+	pull_varattnos((Node *) rel->reltarget->exprs, rel->relid, &attrs);
+	pull_varattnos((Node *) quals, rel->relid, &attrs);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (!TupleDescAttr(desc, i)->attisdropped && is_needed(attrs, i + 1))
+			result = lappend_int(result, i + 1);
+	}
+
+	table_close(table, NoLock);
+	return result;
+}
+
+ForeignScan *
+strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
+					 ForeignPath *best_path, List *tlist, List *scan_clauses, Plan *outer_plan)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) baserel->fdw_private;
+	List	   *local_clauses = NIL;
+	List	   *recheck_quals = NIL;
+	List	   *lookup_ops = NIL;
+	List	   *exprs = NIL;
+	List	   *prune_attrs = NIL;
+	List	   *prune_kinds = NIL;
+	List	   *prune_ops = NIL;
+	List	   *private = NIL;
+	List	   *quals;
+	StrataKeyMatches matches;
+	ListCell   *lc;
+
+	matches.array = -1;
+	if (best_path->fdw_private != NIL)
+	{
+		/* scan_clauses are those the path was matched with, but maybe copies */
+		if (!strata_match_key(root, baserel, &info->key, scan_clauses, NIL, &matches))
+			elog(ERROR, "key clauses of a lookup are gone");
+		for (int i = 0; i < info->key.natts; i++)
+		{
+			lookup_ops = lappend_oid(lookup_ops, matches.column[i].op);
+			exprs = lappend(exprs, matches.column[i].value);
+			recheck_quals = list_append_unique_ptr(recheck_quals,
+												   matches.column[i].rinfo->clause);
+		}
+	}
+
+	/* a clause that a lookup answers exactly need not be checked again */
+	foreach(lc, scan_clauses)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (!list_member_ptr(recheck_quals, rinfo->clause))
+			local_clauses = lappend(local_clauses, rinfo);
+	}
+	quals = extract_actual_clauses(local_clauses, false);
+
+	if (lookup_ops == NIL && info->layer != STRATA_LAYER_WAL)
+	{
+		List	   *prune_exprs;
+
+		strata_prune_plan(root, baserel, local_clauses, &prune_attrs, &prune_kinds, &prune_ops,
+						  &prune_exprs);
+		exprs = list_concat(exprs, prune_exprs);
+	}
+
+	/* in the order of StrataScanPrivate */
+	private = lappend(private, makeInteger(info->layer));
+	private = lappend(private, decoded_attrs(baserel, foreigntableid, quals));
+	private = lappend(private, lookup_ops);
+	private = lappend(private, makeInteger(matches.array));
+	private = lappend(private, prune_attrs);
+	private = lappend(private, prune_kinds);
+	private = lappend(private, prune_ops);
+	Assert(list_length(private) == STRATA_SCAN_PRIVATE_LENGTH);
+
+	return make_foreignscan(tlist, quals, baserel->relid, exprs, private, NIL, recheck_quals,
+							outer_plan);
+}

@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.h
+ *	  What the planner hands to the executor for a scan, and the executor's
+ *	  state of one.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/scan.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_SCAN_H
+#define STRATA_SCAN_H
+
+#include "fdw/fdw.h"
+
+#include "nodes/execnodes.h"
+#include "nodes/pathnodes.h"
+
+/*
+ * ForeignScan.fdw_private, by index.  fdw_exprs holds the value side of each
+ * lookup clause in key order, then that of each prune clause that has one.
+ */
+typedef enum StrataScanPrivate
+{
+	/* Integer: StrataLayer */
+	STRATA_SCAN_LAYER,
+	/* IntList: attribute numbers that must be decoded */
+	STRATA_SCAN_ATTRS,
+	/* OidList: "key operator value", one per key column; NIL: not a lookup */
+	STRATA_SCAN_LOOKUP_OPS,
+	/* Integer: index of the key column compared with = ANY, -1: none */
+	STRATA_SCAN_LOOKUP_ARRAY,
+	/* IntList: prune clauses' attribute numbers */
+	STRATA_SCAN_PRUNE_ATTRS,
+	/* IntList: their StrataPruneKind */
+	STRATA_SCAN_PRUNE_KINDS,
+	/* OidList: their operators, InvalidOid for null tests */
+	STRATA_SCAN_PRUNE_OPS,
+	STRATA_SCAN_PRIVATE_LENGTH
+} StrataScanPrivate;
+
+/* ---- clauses that are ours to use (match.c) ---- */
+
+/* "key operator value" or "key operator ANY (value)" */
+typedef struct StrataKeyMatch
+{
+	RestrictInfo *rinfo;
+	Oid			op;				/* with the key on its left */
+	Expr	   *value;
+	bool		array;
+	bool		hashable;		/* op is in the key's hash family too */
+} StrataKeyMatch;
+
+typedef struct StrataKeyMatches
+{
+	int			array;			/* index of the key column with = ANY, or -1 */
+	StrataKeyMatch column[INDEX_MAX_KEYS];
+} StrataKeyMatches;
+
+extern bool strata_match_key_clause(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
+									int column, RestrictInfo *rinfo, StrataKeyMatch *match);
+extern bool strata_match_key(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
+							 List *clauses, List *more_clauses, StrataKeyMatches *matches);
+extern List *strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key);
+
+/* ---- zone maps (prune.c) ---- */
+
+typedef enum StrataPruneKind
+{
+	STRATA_PRUNE_OPERATOR,		/* column operator value */
+	STRATA_PRUNE_ANY,			/* column = ANY (value) */
+	STRATA_PRUNE_NULL,			/* column IS NULL */
+	STRATA_PRUNE_NOT_NULL		/* column IS NOT NULL */
+} StrataPruneKind;
+
+typedef struct StrataPrune StrataPrune;
+
+extern void strata_prune_plan(PlannerInfo *root, RelOptInfo *rel, List *scan_clauses,
+							  List **attrs, List **kinds, List **ops, List **exprs);
+extern StrataPrune *strata_prune_begin(StrataStore *store, List *attrs, List *kinds, List *ops,
+									   List *exprs, PlanState *parent);
+extern void strata_prune_evaluate(StrataPrune *prune, ExprContext *econtext, MemoryContext mcxt);
+extern bool strata_prune_skip(StrataView *view, const StrataRowGroup *group, void *prune);
+extern List *strata_prune_describe(ForeignScan *plan, TupleDesc desc);
+
+/* ---- layer tables (layer.c) ---- */
+
+extern Oid	strata_layer_store(Oid layer_table, const StrataOptions *options);
+extern void strata_layer_check_rights(Oid store, Oid userid);
+extern AttrNumber *strata_layer_map(Relation layer_table, const StrataStore *store);
+
+/* ---- executor ---- */
+
+typedef struct StrataScanState
+{
+	/* from the plan */
+	StrataLayer layer;
+	Bitmapset  *needed;			/* of the store's attribute numbers */
+
+	/* what is read */
+	StrataStore *store;
+	Relation	storage;
+	Snapshot	snapshot;
+	StrataView *view;			/* made by the first fetch */
+	StrataReadStats past;		/* of views ended before */
+
+	/* layer tables: the store's row, and where its columns go */
+	AttrNumber *map;			/* [natts of the layer table], 0: dropped */
+	Datum	   *store_values;
+	bool	   *store_isnull;
+
+	/* scan */
+	bool		started;
+	StrataScan *scan;
+	StrataPrune *prune;			/* NULL: nothing to skip by */
+
+	/* key lookup */
+	bool		is_lookup;
+	StrataLookup *lookup;
+	StrataKeyProbe probe;
+	List	   *key_exprs;		/* ExprState *, key order */
+	FmgrInfo	hash_fn[INDEX_MAX_KEYS];	/* for the value's type */
+	int16		value_len[INDEX_MAX_KEYS];	/* of the value's type */
+	bool		value_byval[INDEX_MAX_KEYS];
+	int			array_key;		/* -1: none */
+	FmgrInfo	array_cmp;		/* orders the array's elements */
+	Datum	   *elements;		/* of the array, distinct, none null */
+	int			nelements;
+	int			next_element;
+
+	MemoryContext mcxt;			/* the state's own */
+	MemoryContext restart_mcxt; /* values of lookup and prune clauses */
+} StrataScanState;
+
+/* All that was read so far, or zeros when nothing was. */
+extern void strata_scan_stats(const StrataScanState *state, StrataReadStats *stats);
+
+#endif							/* STRATA_SCAN_H */

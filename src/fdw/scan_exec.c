@@ -1,0 +1,615 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_exec.c
+ *	  Executing scans and key lookups of foreign tables.
+ *
+ * When a scan begins, what earlier commands of this transaction hold in
+ * memtables is flushed, so that the scan's snapshot finds it in the log; the
+ * view itself (end of log, manifest) is made by the first fetch.  Between the
+ * two nothing can appear that the snapshot sees: rows of other transactions
+ * were in the log before the snapshot was taken, own rows of later commands
+ * are not its to see.
+ *
+ * Locks: AccessShareLock on the storage relation after the foreign table
+ * (locked by core), both to the end of the transaction.
+ *
+ * SERIALIZABLE: a scan locks the storage relation, a lookup the "page" whose
+ * number is the key's hash, before the end of the log is fixed.  Writers ask
+ * for such locks after they appended.  So of two that meet, either the writer
+ * finds the lock or the reader finds the entry, which it reports when its
+ * snapshot does not see it.  A lookup therefore makes its view anew after
+ * taking the lock; what the snapshot sees is the same in both.
+ *
+ * Memory: the state lives in a child of the query's context, values of lookup
+ * and prune clauses in a context that is reset by each restart.  Fetching runs
+ * in the executor's per-tuple context.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/scan_exec.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fdw/scan.h"
+
+#include "access/hash.h"
+#include "access/nbtree.h"
+#include "access/subtrans.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "storage/predicate.h"
+#include "utils/array.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+static void
+add_stats(StrataReadStats *sum, const StrataReadStats *stats)
+{
+	sum->generations += stats->generations;
+	sum->groups_read += stats->groups_read;
+	sum->groups_skipped += stats->groups_skipped;
+	sum->index_probes += stats->index_probes;
+	sum->superseded += stats->superseded;
+	sum->bytes_read += stats->bytes_read;
+	sum->bytes_decoded += stats->bytes_decoded;
+}
+
+void
+strata_scan_stats(const StrataScanState *state, StrataReadStats *stats)
+{
+	*stats = state->past;
+	if (state->view != NULL)
+		add_stats(stats, &state->view->stats);
+}
+
+/*
+ * The command id of the statement that estate runs, or InvalidCommandId when
+ * it cannot write and so has no memtable of its own.  (es_output_cid alone
+ * does not tell: it is 0 both in a SELECT and in a first command.)
+ */
+static CommandId
+writing_command(EState *estate)
+{
+	PlannedStmt *stmt = estate->es_plannedstmt;
+
+	if (stmt != NULL && stmt->commandType == CMD_SELECT && !stmt->hasModifyingCTE)
+		return InvalidCommandId;
+	return estate->es_output_cid;
+}
+
+/*
+ * Prepare comparing and hashing of the lookup values.  exprs: the value side
+ * of each key column.
+ */
+static void
+prepare_lookup(StrataScanState *state, List *ops, int array_key, List *exprs, PlanState *parent)
+{
+	const StrataKey *key = &state->store->key;
+	StrataKeyProbe *probe = &state->probe;
+	bool		own_types = true;
+	ListCell   *lc;
+	ListCell   *lc2;
+	int			column = 0;
+
+	if (list_length(ops) != key->natts)
+		elog(ERROR, "lookup of %d key columns in a store with %d", list_length(ops), key->natts);
+
+	state->is_lookup = true;
+	state->array_key = array_key;
+	state->key_exprs = ExecInitExprList(exprs, parent);
+
+	probe->key = key;
+	probe->nkeys = key->natts;
+	probe->values = palloc0(key->natts * sizeof(Datum));
+	probe->subtype = palloc0(key->natts * sizeof(Oid));
+	probe->eq = palloc0(key->natts * sizeof(FmgrInfo));
+	probe->eqproc = palloc0(key->natts * sizeof(RegProcedure));
+	probe->has_hash = true;
+
+	forboth(lc, ops, lc2, exprs)
+	{
+		Oid			op = lfirst_oid(lc);
+		Oid			lefttype;
+		Oid			righttype;
+		Oid			hash_proc = InvalidOid;
+
+		op_input_types(op, &lefttype, &righttype);
+		probe->subtype[column] = righttype;
+		probe->eqproc[column] = get_opcode(op);
+		fmgr_info(probe->eqproc[column], &probe->eq[column]);
+		get_typlenbyval(exprType(lfirst(lc2)), &state->value_len[column],
+						&state->value_byval[column]);
+		if (righttype != get_opclass_input_type(key->btree_opclass[column]))
+			own_types = false;
+
+		if (get_op_opfamily_strategy(op, key->hash_opfamily[column]) == HTEqualStrategyNumber)
+			hash_proc = get_opfamily_proc(key->hash_opfamily[column], righttype, righttype,
+										  HASHSTANDARD_PROC);
+		if (OidIsValid(hash_proc))
+			fmgr_info(hash_proc, &state->hash_fn[column]);
+		else
+			probe->has_hash = false;
+
+		if (column == array_key)
+			fmgr_info(get_opfamily_proc(key->btree_opfamily[column], righttype, righttype,
+										BTORDER_PROC),
+					  &state->array_cmp);
+		column++;
+	}
+
+	/* values of the key's own types: the key's own equality serves */
+	if (own_types)
+	{
+		probe->subtype = NULL;
+		probe->eq = NULL;
+		probe->eqproc = NULL;
+	}
+}
+
+void
+strataBeginForeignScan(ForeignScanState *node, int eflags)
+{
+	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
+	EState	   *estate = node->ss.ps.state;
+	Relation	rel = node->ss.ss_currentRelation;
+	List	   *lookup_ops = list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS);
+	StrataScanState *state;
+	MemoryContext mcxt;
+	MemoryContext oldcxt;
+	ListCell   *lc;
+
+	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
+		return;
+
+	mcxt = AllocSetContextCreate(estate->es_query_cxt, "strata scan", ALLOCSET_DEFAULT_SIZES);
+	oldcxt = MemoryContextSwitchTo(mcxt);
+	state = palloc0(sizeof(StrataScanState));
+	state->mcxt = mcxt;
+	state->restart_mcxt = AllocSetContextCreate(mcxt, "strata scan values",
+												ALLOCSET_SMALL_SIZES);
+	state->layer = intVal(list_nth(plan->fdw_private, STRATA_SCAN_LAYER));
+	state->snapshot = estate->es_snapshot;
+	state->array_key = -1;
+
+	if (state->layer == STRATA_LAYER_ALL)
+		state->store = strata_store_open(RelationGetRelid(rel));
+	else
+	{
+		RangeTblEntry *rte = exec_rt_fetch(plan->scan.scanrelid, estate);
+		Oid			store = strata_layer_store(RelationGetRelid(rel),
+											   strata_options_get(RelationGetRelid(rel)));
+
+		strata_layer_check_rights(store, OidIsValid(rte->checkAsUser) ?
+								  rte->checkAsUser : GetUserId());
+		state->store = strata_store_open(store);
+		state->map = strata_layer_map(rel, state->store);
+		state->store_values = palloc0(state->store->desc->natts * sizeof(Datum));
+		state->store_isnull = palloc0(state->store->desc->natts * sizeof(bool));
+	}
+	state->storage = strata_storage_open(state->store, AccessShareLock);
+
+	foreach(lc, list_nth(plan->fdw_private, STRATA_SCAN_ATTRS))
+	{
+		AttrNumber	attnum = lfirst_int(lc);
+
+		if (state->map != NULL)
+			attnum = state->map[attnum - 1];
+		state->needed = bms_add_member(state->needed, attnum);
+	}
+
+	if (lookup_ops != NIL)
+		prepare_lookup(state, lookup_ops,
+					   intVal(list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_ARRAY)),
+					   plan->fdw_exprs, &node->ss.ps);
+	else if (state->layer != STRATA_LAYER_WAL)
+	{
+		List	   *attrs = list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS);
+
+		if (state->map != NULL)
+		{
+			attrs = list_copy(attrs);
+			foreach(lc, attrs)
+				lfirst_int(lc) = state->map[lfirst_int(lc) - 1];
+		}
+		state->prune = strata_prune_begin(state->store, attrs,
+										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_KINDS),
+										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_OPS),
+										  plan->fdw_exprs, &node->ss.ps);
+	}
+
+	strata_memtable_flush(RelationGetRelid(state->storage), writing_command(estate));
+
+	node->fdw_state = state;
+	MemoryContextSwitchTo(oldcxt);
+}
+
+/* ---- serializable transactions ---- */
+
+/* Does any row or tombstone of this entry have the hash? */
+static bool
+entry_has_hash(StrataPendingReader *reader, int index, const StrataPendingEntry *entry,
+			   uint32 hash)
+{
+	for (uint32 row = 0; row < entry->rows + entry->tombstones; row++)
+	{
+		if (strata_pending_reader_hash(reader, index, row) == hash)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Report entries of the view that the snapshot does not see as conflicts out:
+ * all of them, or those with a key of this hash.
+ */
+static void
+check_conflict_out(StrataScanState *state, const uint32 *hash)
+{
+	StrataView *view = state->view;
+	StrataPendingReader *reader = NULL;
+
+	if (!CheckForSerializableConflictOutNeeded(state->storage, state->snapshot))
+		return;
+
+	for (int i = 0; i < view->end; i++)
+	{
+		const StrataPendingEntry *entry = strata_pending_entry(view->pending, i);
+		TransactionId xid;
+		StrataOutcome outcome;
+
+		CHECK_FOR_INTERRUPTS();
+
+		if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) != 0 ||
+			strata_view_accepts(entry, i, view))
+			continue;
+		/* what ended before any running transaction began, it cannot concern */
+		xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
+		if (TransactionIdPrecedes(xid, TransactionXmin))
+			continue;
+		outcome = strata_xid_outcome(entry->fxid, entry->flags);
+		if (outcome == STRATA_XID_ABORTED || outcome == STRATA_XID_OWN)
+			continue;
+
+		if (hash != NULL)
+		{
+			if (reader == NULL)
+				reader = strata_pending_reader_begin(view->pending, NULL, false);
+			if (!entry_has_hash(reader, i, entry, *hash))
+				continue;
+		}
+
+		xid = SubTransGetTopmostTransaction(xid);
+		if (TransactionIdPrecedes(xid, TransactionXmin))
+			continue;
+		CheckForSerializableConflictOut(state->storage, xid, state->snapshot);
+	}
+
+	if (reader != NULL)
+		strata_pending_reader_end(reader);
+}
+
+/* ---- views ---- */
+
+static void
+begin_view(StrataScanState *state)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(state->mcxt);
+
+	state->view = strata_view_begin(state->store, state->storage, state->snapshot);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+static void
+begin_lookup(StrataScanState *state)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(state->mcxt);
+
+	state->lookup = strata_lookup_begin(state->view, state->needed);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+static void
+end_reading(StrataScanState *state)
+{
+	if (state->scan != NULL)
+		strata_scan_end(state->scan);
+	state->scan = NULL;
+	if (state->lookup != NULL)
+		strata_lookup_end(state->lookup);
+	state->lookup = NULL;
+}
+
+static void
+end_view(StrataScanState *state)
+{
+	end_reading(state);
+	if (state->view != NULL)
+	{
+		add_stats(&state->past, &state->view->stats);
+		strata_view_end(state->view);
+	}
+	state->view = NULL;
+}
+
+/* ---- lookups ---- */
+
+static int
+compare_elements(const void *a, const void *b, void *arg)
+{
+	StrataScanState *state = (StrataScanState *) arg;
+
+	return DatumGetInt32(FunctionCall2Coll(&state->array_cmp,
+										   state->store->key.collation[state->array_key],
+										   *(const Datum *) a, *(const Datum *) b));
+}
+
+/*
+ * Take an array apart: each element once, nulls left out, in order, so that
+ * neighbours in the key index are probed together.
+ */
+static void
+set_elements(StrataScanState *state, ArrayType *array)
+{
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			nelements;
+	int			n = 0;
+
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+					  &elements, &nulls, &nelements);
+	for (int i = 0; i < nelements; i++)
+	{
+		if (!nulls[i])
+			elements[n++] = elements[i];
+	}
+	nelements = n;
+
+	qsort_arg(elements, nelements, sizeof(Datum), compare_elements, state);
+	n = 0;
+	for (int i = 0; i < nelements; i++)
+	{
+		if (n == 0 || compare_elements(&elements[n - 1], &elements[i], state) != 0)
+			elements[n++] = elements[i];
+	}
+
+	state->elements = elements;
+	state->nelements = n;
+}
+
+/*
+ * Evaluate the lookup values for a (re)start.  nelements becomes the number of
+ * keys to look up; a null equals nothing.
+ */
+static void
+start_lookup(StrataScanState *state, ExprContext *econtext)
+{
+	ListCell   *lc;
+	int			column = 0;
+
+	state->next_element = 0;
+	state->nelements = 1;
+
+	foreach(lc, state->key_exprs)
+	{
+		Datum		value;
+		bool		isnull;
+		MemoryContext oldcxt;
+
+		value = ExecEvalExprSwitchContext((ExprState *) lfirst(lc), econtext, &isnull);
+		if (isnull)
+		{
+			state->nelements = 0;
+			return;
+		}
+
+		/* what was just computed goes with the next tuple */
+		oldcxt = MemoryContextSwitchTo(state->restart_mcxt);
+		if (column == state->array_key)
+			set_elements(state, DatumGetArrayTypePCopy(value));
+		else
+		{
+			if (state->value_len[column] == -1)
+				value = PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
+			else
+				value = datumCopy(value, state->value_byval[column], state->value_len[column]);
+			state->probe.values[column] = value;
+		}
+		MemoryContextSwitchTo(oldcxt);
+		column++;
+	}
+}
+
+static void
+set_hash(StrataScanState *state)
+{
+	StrataKeyProbe *probe = &state->probe;
+
+	if (!probe->has_hash)
+		return;
+	probe->hash = 0;
+	for (int column = 0; column < probe->nkeys; column++)
+	{
+		uint32		hash;
+
+		hash = DatumGetUInt32(FunctionCall1Coll(&state->hash_fn[column],
+												probe->key->collation[column],
+												probe->values[column]));
+		probe->hash = strata_key_hash_combine(probe->hash, hash);
+	}
+}
+
+/*
+ * Under SERIALIZABLE, lock the key and fix the end of the log after that.
+ */
+static void
+lock_key(StrataScanState *state)
+{
+	if (!CheckForSerializableConflictOutNeeded(state->storage, state->snapshot))
+		return;
+
+	if (state->probe.has_hash)
+		PredicateLockPage(state->storage, state->probe.hash, state->snapshot);
+	else
+		PredicateLockRelation(state->storage, state->snapshot);
+	end_view(state);
+	begin_view(state);
+	begin_lookup(state);
+	check_conflict_out(state, state->probe.has_hash ? &state->probe.hash : NULL);
+}
+
+static bool
+next_looked_up(StrataScanState *state, Datum *values, bool *isnull, ItemPointer tid)
+{
+	if (state->view == NULL)
+		begin_view(state);
+	if (state->lookup == NULL)
+		begin_lookup(state);
+
+	while (state->next_element < state->nelements)
+	{
+		if (state->array_key >= 0)
+			state->probe.values[state->array_key] = state->elements[state->next_element];
+		state->next_element++;
+		set_hash(state);
+		lock_key(state);
+
+		CHECK_FOR_INTERRUPTS();
+		if (strata_lookup(state->lookup, &state->probe, values, isnull, tid))
+			return true;
+	}
+
+	return false;
+}
+
+/* ---- scans ---- */
+
+static void
+start_scan(StrataScanState *state, ExprContext *econtext)
+{
+	MemoryContext oldcxt;
+
+	if (state->prune != NULL)
+		strata_prune_evaluate(state->prune, econtext, state->restart_mcxt);
+
+	if (state->view == NULL)
+	{
+		PredicateLockRelation(state->storage, state->snapshot);
+		begin_view(state);
+		check_conflict_out(state, NULL);
+	}
+
+	oldcxt = MemoryContextSwitchTo(state->mcxt);
+	if (state->layer == STRATA_LAYER_ALL)
+		state->scan = strata_scan_begin(state->view, state->needed,
+										state->prune ? strata_prune_skip : NULL, state->prune);
+	else
+		state->scan = strata_scan_begin_layer(state->view, state->needed, state->layer);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+static bool
+next_scanned(StrataScanState *state, TupleTableSlot *slot, ItemPointer tid)
+{
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+
+	if (state->map == NULL)
+		return strata_scan_next(state->scan, slot->tts_values, slot->tts_isnull, tid);
+
+	if (!strata_scan_next(state->scan, state->store_values, state->store_isnull, tid))
+		return false;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		AttrNumber	attnum = state->map[i];
+
+		slot->tts_values[i] = attnum > 0 ? state->store_values[attnum - 1] : (Datum) 0;
+		slot->tts_isnull[i] = attnum > 0 ? state->store_isnull[attnum - 1] : true;
+	}
+	return true;
+}
+
+TupleTableSlot *
+strataIterateForeignScan(ForeignScanState *node)
+{
+	StrataScanState *state = (StrataScanState *) node->fdw_state;
+	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+	ItemPointerData tid;
+	bool		found;
+
+	ExecClearTuple(slot);
+
+	if (!state->started)
+	{
+		ExprContext *econtext = node->ss.ps.ps_ExprContext;
+
+		/* a layer table has its columns mapped, any other has the store's */
+		if (state->map == NULL &&
+			slot->tts_tupleDescriptor->natts != state->store->desc->natts)
+			elog(ERROR, "row type of %s changed during the query", state->store->name);
+
+		if (state->is_lookup)
+			start_lookup(state, econtext);
+		else
+			start_scan(state, econtext);
+		state->started = true;
+	}
+
+	if (state->is_lookup)
+		found = next_looked_up(state, slot->tts_values, slot->tts_isnull, &tid);
+	else
+		found = next_scanned(state, slot, &tid);
+
+	if (found)
+	{
+		ExecStoreVirtualTuple(slot);
+		slot->tts_tid = tid;
+		slot->tts_tableOid = RelationGetRelid(node->ss.ss_currentRelation);
+	}
+
+	return slot;
+}
+
+/*
+ * Start over, with new values where parameters changed.  The view stays: it
+ * belongs to the query's snapshot.
+ */
+void
+strataReScanForeignScan(ForeignScanState *node)
+{
+	StrataScanState *state = (StrataScanState *) node->fdw_state;
+
+	if (state == NULL)
+		return;
+
+	if (state->scan != NULL)
+		strata_scan_end(state->scan);
+	state->scan = NULL;
+	MemoryContextReset(state->restart_mcxt);
+	state->started = false;
+}
+
+void
+strataEndForeignScan(ForeignScanState *node)
+{
+	StrataScanState *state = (StrataScanState *) node->fdw_state;
+
+	if (state == NULL)
+		return;
+
+	end_view(state);
+	table_close(state->storage, NoLock);
+	strata_store_close(state->store);
+	MemoryContextDelete(state->mcxt);
+	node->fdw_state = NULL;
+}
