@@ -41,6 +41,7 @@
  */
 #include "merge/merge.h"
 
+#include "base/codec.h"
 #include "pause.h"
 #include "storage/extent.h"
 #include "storage/locks.h"
@@ -78,6 +79,7 @@ typedef struct StrataPass
 	StrataChoice *choice;
 	StrataPending *pending;
 	bool	   *committed;		/* by entry */
+	const uint8 *losers;		/* by number of key; NULL: none */
 
 	/* streaming */
 	Bitmapset  *all_columns;
@@ -118,7 +120,8 @@ strata_pass_give_way(StrataStore *store)
 static void
 pass_sample_memory(StrataPass *pass)
 {
-	int64		memory = (int64) MemoryContextMemAllocated(pass->mcxt, true);
+	int64		memory = (int64) (MemoryContextMemAllocated(pass->mcxt, true) +
+								  strata_codec_memory());
 
 	pass->record->peak_memory = Max(pass->record->peak_memory, memory);
 }
@@ -139,6 +142,15 @@ static bool
 pass_accepts(const StrataPendingEntry *entry, int index, void *arg)
 {
 	return ((StrataPass *) arg)->committed[index];
+}
+
+/* Does a newer version of its key beat this row or tombstone? */
+static inline bool
+pass_loses(StrataPass *pass, const StrataPendingEntry *entry, uint32 row)
+{
+	uint64		key = entry->first_key + row;
+
+	return pass->losers != NULL && (pass->losers[key / 8] & (1 << (key % 8))) != 0;
 }
 
 static void
@@ -253,7 +265,7 @@ pass_add_row(StrataPass *pass, uint32 hash)
  * of a full one: then bulk data is written once.
  */
 static bool
-pass_adopt_group(StrataPass *pass, int index, const StrataPendingEntry *entry)
+pass_adopt_group(StrataPass *pass, const StrataPendingEntry *entry)
 {
 	StrataOptions *options = pass->store->options;
 	const StrataGroupRef *ref = &entry->group;
@@ -273,7 +285,7 @@ pass_adopt_group(StrataPass *pass, int index, const StrataPendingEntry *entry)
 
 	for (uint32 row = 0; row < ref->rows; row++)
 	{
-		if (!keyed || strata_pending_wins(pass->pending, index, row, pass_accepts, pass))
+		if (!pass_loses(pass, entry, row))
 			won++;
 	}
 	if (won == 0 ||
@@ -299,7 +311,7 @@ pass_adopt_group(StrataPass *pass, int index, const StrataPendingEntry *entry)
 		if (pass->ticks++ % PASS_TICK_ROWS == 0)
 			pass_tick(pass);
 
-		if (!strata_pending_wins(pass->pending, index, row, pass_accepts, pass))
+		if (pass_loses(pass, entry, row))
 		{
 			MemoryContextSwitchTo(pass->mcxt);
 			pass_add_delete(pass, number, row);
@@ -337,7 +349,7 @@ pass_fold_entry(StrataPass *pass, int index, const StrataPendingEntry *entry)
 	bool		keyed = pass->store->key.natts > 0;
 	MemoryContext old_mcxt;
 
-	if (entry->type == STRATA_ENTRY_ROW_GROUP && pass_adopt_group(pass, index, entry))
+	if (entry->type == STRATA_ENTRY_ROW_GROUP && pass_adopt_group(pass, entry))
 		return;
 
 	for (uint32 row = 0; row < entry->rows + entry->tombstones; row++)
@@ -345,7 +357,7 @@ pass_fold_entry(StrataPass *pass, int index, const StrataPendingEntry *entry)
 		if (pass->ticks++ % PASS_TICK_ROWS == 0)
 			pass_tick(pass);
 
-		if (keyed && !strata_pending_wins(pass->pending, index, row, pass_accepts, pass))
+		if (pass_loses(pass, entry, row))
 			continue;
 
 		MemoryContextReset(pass->row_mcxt);
@@ -415,6 +427,8 @@ pass_read_keys(StrataPass *pass)
 					 entry->fxid);
 		}
 	}
+	if (pass->store->key.natts > 0)
+		pass->losers = strata_pending_losers(pass->pending, pass_accepts, pass);
 	pass_sample_memory(pass);
 }
 
