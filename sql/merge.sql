@@ -2,6 +2,9 @@
 -- Merge passes: seal, merge, drain, what they count and whom they let.
 --
 \set VERBOSITY default
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS strata;
+RESET client_min_messages;
 CREATE SCHEMA merge_test;
 SET search_path = merge_test, public;
 

@@ -1,6 +1,9 @@
 --
 -- Views: what they show, and to whom.
 --
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS strata;
+RESET client_min_messages;
 CREATE SCHEMA views_test;
 SET search_path = views_test, public;
 CREATE FOREIGN TABLE t (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off');

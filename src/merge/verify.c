@@ -78,28 +78,13 @@ typedef struct VerifyShard
  * Report a fault.
  */
 void
-strata_verify_fault(StrataVerify *verify, const char *object, const char *fmt,...)
+strata_verify_report(StrataVerify *verify, const char *object, const char *problem)
 {
-	StringInfoData problem;
 	Datum		values[2];
 	bool		isnull[2] = {false, false};
 
-	initStringInfo(&problem);
-	for (;;)
-	{
-		va_list		args;
-		int			needed;
-
-		va_start(args, fmt);
-		needed = appendStringInfoVA(&problem, fmt, args);
-		va_end(args);
-		if (needed == 0)
-			break;
-		enlargeStringInfo(&problem, needed);
-	}
-
 	values[0] = CStringGetTextDatum(object);
-	values[1] = CStringGetTextDatum(problem.data);
+	values[1] = CStringGetTextDatum(problem);
 	tuplestore_putvalues(verify->result, verify->desc, values, isnull);
 	verify->nfaults++;
 }

@@ -31,8 +31,10 @@ typedef struct StrataVerify
 	uint64		nfaults;
 } StrataVerify;
 
-extern void strata_verify_fault(StrataVerify *verify, const char *object,
-								const char *fmt,...) pg_attribute_printf(3, 4);
+extern void strata_verify_report(StrataVerify *verify, const char *object,
+								 const char *problem);
+#define strata_verify_fault(verify, object, ...) \
+	strata_verify_report(verify, object, psprintf(__VA_ARGS__))
 
 /*
  * Run a check in a subtransaction; an error it raises becomes a fault of
