@@ -77,4 +77,29 @@ strata_xlog_conflict(Relation rel, FullTransactionId newest)
 	(void) XLogInsert(RM_BTREE_ID, XLOG_BTREE_REUSE_PAGE);
 }
 
+/*
+ * The oldest xid whose outcome the server still keeps.  Read without a lock:
+ * it moves before clog is cut, and only forward.
+ */
+static inline TransactionId
+strata_oldest_clog_xid(void)
+{
+#if PG_VERSION_NUM < 170000
+	return ShmemVariableCache->oldestClogXid;
+#else
+	return TransamVariables->oldestClogXid;
+#endif
+}
+
+/* What identifies a relation's file, the database included. */
+#if PG_VERSION_NUM < 160000
+typedef RelFileNode StrataFileId;
+#define strata_file_id(rel)		((rel)->rd_node)
+#define strata_file_id_equal(a, b)	RelFileNodeEquals(a, b)
+#else
+typedef RelFileLocator StrataFileId;
+#define strata_file_id(rel)		((rel)->rd_locator)
+#define strata_file_id_equal(a, b)	RelFileLocatorEquals(a, b)
+#endif
+
 #endif							/* STRATA_COMPAT_H */

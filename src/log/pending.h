@@ -42,7 +42,18 @@ typedef struct StrataPendingEntry
 	uint32		rows;
 	uint32		tombstones;
 	StrataGroupRef group;		/* ROW_GROUP */
+
+	/* numbers of its rows and tombstones: first_key + row, over all entries */
+	uint64		first_key;
+	uint16		tid_first;		/* rows of entries before it on its page */
 } StrataPendingEntry;
+
+/* A key is named by (entry, row); tombstones are numbered after the rows. */
+static inline uint32
+strata_pending_entry_keys(const StrataPendingEntry *entry)
+{
+	return entry->rows + entry->tombstones;
+}
 
 typedef struct StrataPending StrataPending;
 
@@ -54,9 +65,9 @@ extern uint64 strata_pending_nkeys(const StrataPending *pending);
 extern uint64 strata_pending_bytes_read(const StrataPending *pending);
 
 /*
- * Of a pass: entries of the given shard from state on, through generation
- * last; add shard by shard, generation by generation.  Only the keys with
- * hash % nparts == part are indexed (0, 1 for all).
+ * Of a pass: entries of the given shard from a point on, through generation
+ * last; add shard by shard, generation by generation.  All keys are indexed,
+ * whatever they take: the pass bounds what it adds by strata_pending_memory.
  */
 extern StrataPending *strata_pending_create(StrataStore *store, Relation storage,
 											MemoryContext parent);
@@ -66,13 +77,25 @@ extern void strata_pending_free(StrataPending *pending);
 
 /*
  * The backend's own for a store, holding everything from the manifest's first
- * pending points to the log's end now.  end[shard] receives the number of
- * entries that belong to the caller's view: entries of that shard with index
- * >= end[shard] came later.  (One end for all shards: entry index.)
+ * pending points to the log's end now, entries of aborted transactions left
+ * out.  end receives the number of entries that belong to the caller's view:
+ * those with an index >= end came later.
+ *
+ * What is returned is a handle of the caller's, in a child of
+ * CurrentMemoryContext, on entries that other views of this backend may
+ * share; it is released with that context at the latest.  It may hold more than the manifest's
+ * generations: entries of generations <= merged_through of their shard are in
+ * the view's base table, and the acceptance rule must refuse them.
  */
 extern StrataPending *strata_pending_current(StrataStore *store, Relation storage,
 											 const StrataManifest *manifest, int *end);
 extern void strata_pending_unpin(StrataPending *pending);
+
+/* Take in what was appended since; end of views already open stays theirs. */
+extern void strata_pending_extend(StrataPending *pending, const StrataManifest *manifest);
+
+/* Number of generations that entries of shard are known of beyond after. */
+extern uint32 strata_pending_generations(const StrataPending *pending, int shard, uint32 after);
 
 /* Acceptance rule: does this entry count? */
 typedef bool (*StrataAccept) (const StrataPendingEntry *entry, int index, void *arg);
@@ -105,9 +128,21 @@ typedef struct StrataVersion
 extern bool strata_pending_find(StrataPending *pending, const StrataKeyProbe *probe,
 								StrataAccept accept, void *arg, StrataVersion *out);
 
-/* Is (entry, row) the winner of its key among accepted entries? */
+/*
+ * Is (entry, row) the winner of its key among accepted entries?  The rule must
+ * give the same answers as long as the same arg is passed: a caller that asks
+ * often has all losers found at once (strata_pending_losers).
+ */
 extern bool strata_pending_wins(StrataPending *pending, int entry, uint32 row,
 								StrataAccept accept, void *arg);
+
+/*
+ * All losers at once: a bitmap by first_key + row with a bit for each accepted
+ * version that a newer accepted one beats; NULL when there is none.  Hash
+ * partitions keep it within hash_mem, whatever the backlog.  Belongs to
+ * pending.
+ */
+extern const uint8 *strata_pending_losers(StrataPending *pending, StrataAccept accept, void *arg);
 
 /* Does any accepted version of this base row's key exist (hash first)? */
 extern bool strata_pending_hides(StrataPending *pending, uint32 hash,

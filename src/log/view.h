@@ -39,12 +39,15 @@ typedef struct StrataView
 	StrataPending *pending;
 	int			end;			/* entries of pending with a lower index count */
 	StrataReadStats stats;
-	/* private to view.c follows */
-	void	   *private_data;
+	/* private to view.c */
+	struct StrataViewPrivate *private_data;
 } StrataView;
 
 extern StrataView *strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot);
 extern void strata_view_end(StrataView *view);
+
+/* stats, what lookups and scans still open have read included. */
+extern const StrataReadStats *strata_view_stats(StrataView *view);
 
 /* Does this entry count for the view (memoised per entry)? */
 extern bool strata_view_accepts(const StrataPendingEntry *entry, int index, void *view);
@@ -54,6 +57,7 @@ extern bool strata_view_accepts(const StrataPendingEntry *entry, int index, void
  * block number set, block where its entry starts (row groups: the extent's
  * first block), ordinal among the rows of entries starting there + 1.
  */
+extern void strata_pending_tid(ItemPointer tid, const StrataPendingEntry *entry, uint32 row);
 
 /*
  * Exact lookup.  True when the key has a live row; its needed columns go to

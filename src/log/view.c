@@ -1,0 +1,228 @@
+/*-------------------------------------------------------------------------
+ *
+ * view.c
+ *	  A store as one snapshot sees it.
+ *
+ * A view is a manifest, the end of each shard's log, and a rule for which
+ * entries before that end count: those of generations that the manifest has
+ * not merged, and whose transaction the snapshot sees.  The manifest is read
+ * before the log, both after the snapshot was taken.  A pass that commits in
+ * between changes nothing for this view: the snapshot does not see its shard
+ * rows, and sweep leaves the pages that they made obsolete to the snapshot.
+ *
+ * Entries merged for this view are in its base table and must not count a
+ * second time; what the backend keeps of the log may still hold them.
+ *
+ * SERIALIZABLE: an entry that is passed over because the snapshot does not see
+ * it is a conflict out to its transaction.  Entries appended after the end
+ * was fixed but before the predicate lock was taken would be noticed by
+ * neither side, so the log is read again after the lock.
+ *
+ * Locks: none of its own.  Everything belongs to the view's memory context;
+ * pins on manifest and pending entries go with it on error.
+ *
+ * IDENTIFICATION
+ *	  src/log/view.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "log/pending_private.h"
+#include "log/view_private.h"
+
+#include "access/subtrans.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/predicate.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#define MEMO_NO		1
+#define MEMO_YES	2
+
+StrataView *
+strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot)
+{
+	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata view",
+											   ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(mcxt);
+	StrataView *view = palloc0(sizeof(StrataView));
+	StrataViewPrivate *private = palloc0(sizeof(StrataViewPrivate));
+
+	private->mcxt = mcxt;
+	dlist_init(&private->parts);
+	view->private_data = private;
+	view->store = store;
+	view->storage = storage;
+	view->snapshot = snapshot;
+	view->manifest = strata_manifest_get(store, storage, snapshot);
+	view->pending = strata_pending_current(store, storage, view->manifest, &view->end);
+	private->nmemo = (view->end + MEMO_CHUNK - 1) / MEMO_CHUNK;
+	if (private->nmemo > 0)
+		private->memo = palloc0(sizeof(uint8 *) * private->nmemo);
+	MemoryContextSwitchTo(old);
+	return view;
+}
+
+void
+strata_view_end(StrataView *view)
+{
+	Assert(dlist_is_empty(&view->private_data->parts));
+	strata_pending_unpin(view->pending);
+	strata_manifest_release(view->manifest);
+	MemoryContextDelete(view->private_data->mcxt);
+}
+
+/* An entry passed over as not visible: note that we read around its writer. */
+static void
+conflict_out(StrataView *view, const StrataPendingEntry *entry)
+{
+	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
+	StrataOutcome outcome;
+
+	if (!CheckForSerializableConflictOutNeeded(view->storage, view->snapshot))
+		return;
+	outcome = strata_xid_outcome(entry->fxid, entry->flags);
+	if (outcome != STRATA_XID_RUNNING && outcome != STRATA_XID_COMMITTED)
+		return;
+	if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) != 0 ||
+		TransactionIdPrecedes(xid, TransactionXmin))
+		return;
+	xid = SubTransGetTopmostTransaction(xid);
+	if (TransactionIdPrecedes(xid, TransactionXmin) ||
+		TransactionIdEquals(xid, GetTopTransactionIdIfAny()))
+		return;
+	CheckForSerializableConflictOut(view->storage, xid, view->snapshot);
+}
+
+static bool
+judge(StrataView *view, const StrataPendingEntry *entry, int index)
+{
+	if (entry->position.generation <= view->manifest->shards[entry->shard].merged_through)
+		return false;
+	if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) == 0 &&
+		TransactionIdPrecedes(XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid)),
+							  strata_oldest_clog_xid()))
+	{
+		/* read before VACUUM froze it, and VACUUM has gone further since */
+		strata_pending_refresh_flags(view->pending, index);
+		entry = strata_pending_entry(view->pending, index);
+	}
+	if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
+		return true;
+	conflict_out(view, entry);
+	return false;
+}
+
+bool
+strata_view_accepts(const StrataPendingEntry *entry, int index, void *arg)
+{
+	StrataView *view = arg;
+	StrataViewPrivate *private = view->private_data;
+	uint8	   *chunk;
+	bool		result;
+
+	if (unlikely(index >= view->end))
+	{
+		if (IsolationIsSerializable() &&
+			!strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
+			conflict_out(view, entry);
+		return false;
+	}
+	chunk = private->memo[index / MEMO_CHUNK];
+	if (chunk == NULL)
+	{
+		chunk = MemoryContextAllocZero(private->mcxt, MEMO_CHUNK);
+		private->memo[index / MEMO_CHUNK] = chunk;
+	}
+	else if (chunk[index % MEMO_CHUNK] != 0)
+		return chunk[index % MEMO_CHUNK] == MEMO_YES;
+
+	result = judge(view, entry, index);
+	chunk[index % MEMO_CHUNK] = result ? MEMO_YES : MEMO_NO;
+	return result;
+}
+
+bool
+strata_view_serializable(StrataView *view)
+{
+	return IsolationIsSerializable() &&
+		CheckForSerializableConflictOutNeeded(view->storage, view->snapshot);
+}
+
+void
+strata_view_catch_up(StrataView *view, bool all)
+{
+	int			nentries;
+	int			i;
+
+	strata_pending_extend(view->pending, view->manifest);
+	if (!all)
+		return;
+	nentries = strata_pending_nentries(view->pending);
+	for (i = view->end; i < nentries; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		(void) strata_view_accepts(strata_pending_entry(view->pending, i), i, view);
+	}
+}
+
+Oid
+strata_view_index(StrataView *view)
+{
+	StrataViewPrivate *private = view->private_data;
+
+	if (!private->index_looked_for)
+	{
+		bool		present;
+
+		private->index = strata_keyindex_find(view->storage, &present);
+		private->index_looked_for = true;
+	}
+	return private->index;
+}
+
+void
+strata_view_visit_pending(StrataView *view)
+{
+	uint64		generations = 0;
+	int			shard;
+
+	for (shard = 0; shard < view->store->nshards; shard++)
+		generations += strata_pending_generations(view->pending, shard,
+												  view->manifest->shards[shard].merged_through);
+	view->stats.generations = generations;
+}
+
+void
+strata_view_add_part(StrataView *view, StrataViewPart *part)
+{
+	dlist_push_tail(&view->private_data->parts, &part->node);
+}
+
+void
+strata_view_remove_part(StrataView *view, StrataViewPart *part)
+{
+	part->report(part, &view->stats);
+	dlist_delete(&part->node);
+}
+
+const StrataReadStats *
+strata_view_stats(StrataView *view)
+{
+	StrataViewPrivate *private = view->private_data;
+	uint64		read = strata_pending_bytes_read(view->pending);
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &private->parts)
+	{
+		StrataViewPart *part = dlist_container(StrataViewPart, node, iter.cur);
+
+		part->report(part, &view->stats);
+	}
+	view->stats.bytes_read += read - private->pending_reported;
+	private->pending_reported = read;
+	return &view->stats;
+}
