@@ -46,6 +46,7 @@ typedef struct StrataStore
 	bool		valid;
 
 	/* private to store.c */
+	bool		cached;			/* strata_store_open can find it */
 	uint64		gucs;			/* strata_gucs_changed when it was made */
 	MemoryContext mcxt;
 	dlist_head	pins;

@@ -1,0 +1,675 @@
+/*-------------------------------------------------------------------------
+ *
+ * catalog.c
+ *	  Low-level access to the manifest tables in schema strata.
+ *
+ * The tables are plain heap tables, so MVCC, crash safety, replication and
+ * backup of what they say are PostgreSQL's own.  They are read by scans of
+ * their primary keys under the snapshot the caller names, never through SPI,
+ * and written by CatalogTupleInsert and its siblings, which keep the indexes.
+ * None of this checks privileges: nobody but strata's own code has any on
+ * them, and what is read is filtered where it is shown.
+ *
+ * Locks: readers hold AccessShareLock, writers RowExclusiveLock, to the end of
+ * the scan or of the transaction.  Who may write a store's rows is decided by
+ * the locks named in manifest.h.
+ *
+ * A superuser can write these tables, and a backup may be damaged: every row
+ * is checked when it is decoded, so that what leaves this file stays within
+ * the limits of strata.h and within its own length.
+ *
+ * IDENTIFICATION
+ *	  src/manifest/catalog.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "manifest/catalog.h"
+#include "storage/extent.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+/* Attribute numbers minus one, as in the extension's script. */
+enum
+{
+	STORE_FOREIGN_TABLE, STORE_STORAGE, STORE_INCARNATION, STORE_SHARDS,
+	STORE_KEY, STORE_COLUMNS, STORE_MISSING, STORE_NATTS
+};
+
+enum
+{
+	SHARD_STORE, SHARD_SHARD, SHARD_INCARNATION, SHARD_MERGED_THROUGH,
+	SHARD_FIRST_BLOCK, SHARD_FIRST_OWNER, SHARD_ROWS, SHARD_BYTES, SHARD_NATTS
+};
+
+enum
+{
+	GROUP_STORE, GROUP_NUMBER, GROUP_INCARNATION, GROUP_FIRST_BLOCK, GROUP_BLOCKS,
+	GROUP_OWNER, GROUP_LENGTH, GROUP_RAW_BYTES, GROUP_ROWS, GROUP_ZONES, GROUP_NATTS
+};
+
+enum
+{
+	DICTIONARY_STORE, DICTIONARY_ID, DICTIONARY_INCARNATION, DICTIONARY_ATTNUM,
+	DICTIONARY_FIRST_BLOCK, DICTIONARY_BLOCKS, DICTIONARY_OWNER, DICTIONARY_LENGTH,
+	DICTIONARY_NATTS
+};
+
+enum
+{
+	DELETES_STORE, DELETES_ID, DELETES_SEQ, DELETES_INCARNATION, DELETES_N,
+	DELETES_TIDS, DELETES_NATTS
+};
+
+enum
+{
+	PASS_STORE, PASS_ID, PASS_WHAT, PASS_GENERATIONS_MERGED, PASS_GENERATIONS_LEFT,
+	PASS_ROWS_READ, PASS_ROWS_INSERTED, PASS_ROWS_REPLACED, PASS_ROWS_DELETED,
+	PASS_ROWS_ABORTED, PASS_ROW_GROUPS_WRITTEN, PASS_ROW_GROUPS_ADOPTED,
+	PASS_INDEX_PROBES, PASS_INDEX_BUILT, PASS_BASE_BYTES_READ, PASS_BYTES_READ,
+	PASS_BYTES_WRITTEN, PASS_PEAK_MEMORY, PASS_STARTED, PASS_ENDED, PASS_NATTS
+};
+
+#define MAX_TABLE_NATTS		PASS_NATTS
+
+typedef struct TableDef
+{
+	const char *name;
+	const char *index;
+	int			natts;
+	Oid			second_type;	/* of the second key column, or InvalidOid */
+} TableDef;
+
+static const TableDef table_defs[STRATA_NTABLES] = {
+	[STRATA_TABLE_STORE] = {"store", "store_pkey", STORE_NATTS, InvalidOid},
+	[STRATA_TABLE_SHARD] = {"shard", "shard_pkey", SHARD_NATTS, INT4OID},
+	[STRATA_TABLE_ROW_GROUP] = {"row_group", "row_group_pkey", GROUP_NATTS, INT8OID},
+	[STRATA_TABLE_DICTIONARY] = {"dictionary", "dictionary_pkey", DICTIONARY_NATTS, INT8OID},
+	[STRATA_TABLE_DELETES] = {"deletes", "deletes_pkey", DELETES_NATTS, INT8OID},
+	[STRATA_TABLE_PASS] = {"pass", "pass_pkey", PASS_NATTS, INT8OID}
+};
+
+static Oid	relation_oid(const char *name);
+static Relation open_table(StrataTable table, LOCKMODE lockmode);
+static void deform(StrataTable table, Relation rel, HeapTuple tuple, Datum *values,
+				   bool *isnull, int nullable);
+static void insert_row(StrataTable table, Datum *values, bool *isnull);
+
+const char *
+strata_table_name(StrataTable table)
+{
+	return table_defs[table].name;
+}
+
+void
+strata_table_corrupted(StrataTable table, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("table %s.%s holds an invalid row: %s",
+					STRATA_SCHEMA, table_defs[table].name, what)));
+}
+
+/* A relation of ours, by name. */
+static Oid
+relation_oid(const char *name)
+{
+	Oid			schema = get_namespace_oid(STRATA_SCHEMA, true);
+	Oid			relid = InvalidOid;
+
+	if (OidIsValid(schema))
+		relid = get_relname_relid(name, schema);
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("relation %s.%s does not exist", STRATA_SCHEMA, name),
+				 errhint("CREATE EXTENSION strata makes it.")));
+	return relid;
+}
+
+static Relation
+open_table(StrataTable table, LOCKMODE lockmode)
+{
+	Relation	rel = table_open(relation_oid(table_defs[table].name), lockmode);
+
+	if (RelationGetDescr(rel)->natts != table_defs[table].natts)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table %s.%s does not have the columns that this version of the library expects",
+						STRATA_SCHEMA, table_defs[table].name),
+				 errhint("ALTER EXTENSION strata UPDATE may be needed.")));
+	return rel;
+}
+
+/* ---- scans ---- */
+
+static void
+scan_begin(StrataTableScan *scan, StrataTable table, LOCKMODE lockmode,
+		   ScanKey keys, int nkeys, Snapshot snapshot, const char *index)
+{
+	scan->table = table;
+	scan->lockmode = lockmode;
+	scan->direction = ForwardScanDirection;
+	scan->rel = open_table(table, lockmode);
+	scan->index = index_open(relation_oid(index), AccessShareLock);
+	scan->scan = systable_beginscan_ordered(scan->rel, scan->index, snapshot, nkeys, keys);
+}
+
+void
+strata_table_scan_begin(StrataTableScan *scan, StrataTable table, LOCKMODE lockmode,
+						Oid store, Snapshot snapshot)
+{
+	ScanKeyData key;
+
+	/* The first column of every table is the store. */
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(store));
+	scan_begin(scan, table, lockmode, &key, 1, snapshot, table_defs[table].index);
+}
+
+void
+strata_table_scan_begin_at(StrataTableScan *scan, StrataTable table, LOCKMODE lockmode,
+						   Oid store, int64 second, Snapshot snapshot)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(store));
+	if (table_defs[table].second_type == INT4OID)
+		ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_INT4EQ,
+					Int32GetDatum((int32) second));
+	else
+		ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(second));
+	scan_begin(scan, table, lockmode, keys, 2, snapshot, table_defs[table].index);
+}
+
+HeapTuple
+strata_table_scan_next(StrataTableScan *scan)
+{
+	CHECK_FOR_INTERRUPTS();
+	return systable_getnext_ordered(scan->scan, scan->direction);
+}
+
+/*
+ * Rows written or deleted keep their table's lock to the end of the
+ * transaction, as rows of a user's table do.
+ */
+void
+strata_table_scan_end(StrataTableScan *scan)
+{
+	systable_endscan_ordered(scan->scan);
+	index_close(scan->index, AccessShareLock);
+	table_close(scan->rel, scan->lockmode == AccessShareLock ? AccessShareLock : NoLock);
+}
+
+Buffer
+strata_table_scan_buffer(StrataTableScan *scan)
+{
+	TupleTableSlot *slot = scan->scan->slot;
+
+	Assert(TTS_IS_BUFFERTUPLE(slot));
+	return ((BufferHeapTupleTableSlot *) slot)->buffer;
+}
+
+/* ---- decoding ---- */
+
+/*
+ * Take a row apart.  Only the column nullable (or none, -1) may be null.
+ */
+static void
+deform(StrataTable table, Relation rel, HeapTuple tuple, Datum *values, bool *isnull,
+	   int nullable)
+{
+	heap_deform_tuple(tuple, RelationGetDescr(rel), values, isnull);
+	for (int i = 0; i < table_defs[table].natts; i++)
+	{
+		if (isnull[i] && i != nullable)
+			strata_table_corrupted(table, "a column is null");
+	}
+}
+
+static uint64
+decode_number(StrataTable table, Datum value, int64 min, int64 max, const char *what)
+{
+	int64		number = DatumGetInt64(value);
+
+	if (number < min || number > max)
+		strata_table_corrupted(table, psprintf("%s " INT64_FORMAT " is out of range",
+											   what, number));
+	return (uint64) number;
+}
+
+static uint32
+decode_incarnation(StrataTable table, Datum value)
+{
+	int32		number = DatumGetInt32(value);
+
+	if (number < 1)
+		strata_table_corrupted(table, psprintf("incarnation %d is out of range", number));
+	return (uint32) number;
+}
+
+static void
+decode_extent(StrataTable table, Datum block, Datum blocks, Datum owner, Datum length,
+			  StrataExtent *extent, uint64 *bytes)
+{
+	extent->owner = decode_number(table, owner, 1, (int64) STRATA_MAX_OWNER, "owner");
+	extent->block = (BlockNumber) decode_number(table, block, 0, STRATA_MAX_BLOCK, "block");
+	extent->nblocks = (uint32) decode_number(table, blocks, 1,
+											 (int64) STRATA_MAX_BLOCK - extent->block,
+											 "number of blocks");
+	*bytes = decode_number(table, length, 1,
+						   (int64) extent->nblocks * STRATA_PAGE_CAPACITY, "length");
+}
+
+void
+strata_decode_store(Relation rel, HeapTuple tuple, StrataStoreRow *row)
+{
+	Datum		values[STORE_NATTS];
+	bool		isnull[STORE_NATTS];
+	ArrayType  *key;
+	bytea	   *columns;
+
+	deform(STRATA_TABLE_STORE, rel, tuple, values, isnull, STORE_MISSING);
+	memset(row, 0, sizeof(StrataStoreRow));
+	row->foreign_table = DatumGetObjectId(values[STORE_FOREIGN_TABLE]);
+	row->storage = DatumGetObjectId(values[STORE_STORAGE]);
+	row->incarnation = decode_incarnation(STRATA_TABLE_STORE, values[STORE_INCARNATION]);
+	row->shards = DatumGetInt32(values[STORE_SHARDS]);
+	if (row->shards < 1 || row->shards > STRATA_MAX_SHARDS)
+		strata_table_corrupted(STRATA_TABLE_STORE, "number of shards is out of range");
+
+	key = DatumGetArrayTypeP(values[STORE_KEY]);
+	if (ARR_ELEMTYPE(key) != INT2OID || ARR_HASNULL(key) || ARR_NDIM(key) > 1)
+		strata_table_corrupted(STRATA_TABLE_STORE, "key is not a list of attribute numbers");
+	row->nkeys = ARR_NDIM(key) == 0 ? 0 : ARR_DIMS(key)[0];
+	if (row->nkeys > INDEX_MAX_KEYS)
+		strata_table_corrupted(STRATA_TABLE_STORE, "key has too many columns");
+	for (int i = 0; i < row->nkeys; i++)
+	{
+		row->key[i] = ((int16 *) ARR_DATA_PTR(key))[i];
+		if (row->key[i] < 1 || row->key[i] > MaxHeapAttributeNumber)
+			strata_table_corrupted(STRATA_TABLE_STORE, "key column is out of range");
+	}
+
+	columns = DatumGetByteaPCopy(values[STORE_COLUMNS]);
+	if (VARSIZE(columns) - VARHDRSZ > MaxHeapAttributeNumber * sizeof(StrataColumn) ||
+		(VARSIZE(columns) - VARHDRSZ) % sizeof(StrataColumn) != 0)
+		strata_table_corrupted(STRATA_TABLE_STORE, "column signature has a wrong length");
+	row->ncolumns = (int) ((VARSIZE(columns) - VARHDRSZ) / sizeof(StrataColumn));
+	row->columns = palloc(Max(row->ncolumns, 1) * sizeof(StrataColumn));
+	memcpy(row->columns, VARDATA(columns), row->ncolumns * sizeof(StrataColumn));
+	pfree(columns);
+
+	if (!isnull[STORE_MISSING])
+		row->missing = DatumGetByteaPCopy(values[STORE_MISSING]);
+}
+
+void
+strata_decode_shard(Relation rel, HeapTuple tuple, StrataShardRow *row)
+{
+	Datum		values[SHARD_NATTS];
+	bool		isnull[SHARD_NATTS];
+	StrataShardState *state = &row->state;
+
+	deform(STRATA_TABLE_SHARD, rel, tuple, values, isnull, -1);
+	memset(row, 0, sizeof(StrataShardRow));
+	row->shard = DatumGetInt32(values[SHARD_SHARD]);
+	if (row->shard < 0 || row->shard >= STRATA_MAX_SHARDS)
+		strata_table_corrupted(STRATA_TABLE_SHARD, "shard is out of range");
+	row->incarnation = decode_incarnation(STRATA_TABLE_SHARD, values[SHARD_INCARNATION]);
+	state->merged_through =
+		(uint32) decode_number(STRATA_TABLE_SHARD, values[SHARD_MERGED_THROUGH],
+							   0, STRATA_MAX_GENERATION, "generation");
+	state->first_pending.block =
+		(BlockNumber) decode_number(STRATA_TABLE_SHARD, values[SHARD_FIRST_BLOCK],
+									0, STRATA_MAX_BLOCK, "block");
+	state->first_pending.owner =
+		decode_number(STRATA_TABLE_SHARD, values[SHARD_FIRST_OWNER],
+					  0, (int64) STRATA_MAX_OWNER, "owner");
+	state->rows = decode_number(STRATA_TABLE_SHARD, values[SHARD_ROWS], 0, PG_INT64_MAX, "rows");
+	state->bytes = decode_number(STRATA_TABLE_SHARD, values[SHARD_BYTES], 0, PG_INT64_MAX, "bytes");
+}
+
+void
+strata_decode_group(Relation rel, HeapTuple tuple, StrataGroupRow *row)
+{
+	Datum		values[GROUP_NATTS];
+	bool		isnull[GROUP_NATTS];
+
+	deform(STRATA_TABLE_ROW_GROUP, rel, tuple, values, isnull, GROUP_ZONES);
+	memset(row, 0, sizeof(StrataGroupRow));
+	row->number = (uint32) decode_number(STRATA_TABLE_ROW_GROUP, values[GROUP_NUMBER],
+										 1, STRATA_MAX_ROW_GROUP, "number");
+	row->incarnation = decode_incarnation(STRATA_TABLE_ROW_GROUP, values[GROUP_INCARNATION]);
+	decode_extent(STRATA_TABLE_ROW_GROUP, values[GROUP_FIRST_BLOCK], values[GROUP_BLOCKS],
+				  values[GROUP_OWNER], values[GROUP_LENGTH],
+				  &row->ref.extent, &row->ref.length);
+	row->ref.raw_bytes = decode_number(STRATA_TABLE_ROW_GROUP, values[GROUP_RAW_BYTES],
+									   0, PG_INT64_MAX, "raw size");
+	row->ref.rows = (uint32) DatumGetInt32(values[GROUP_ROWS]);
+	if (row->ref.rows < 1 || row->ref.rows > STRATA_MAX_GROUP_ROWS)
+		strata_table_corrupted(STRATA_TABLE_ROW_GROUP, "number of rows is out of range");
+	if (!isnull[GROUP_ZONES])
+		row->zones = DatumGetByteaP(values[GROUP_ZONES]);
+}
+
+void
+strata_decode_dictionary(Relation rel, HeapTuple tuple, StrataDictionaryRow *row)
+{
+	Datum		values[DICTIONARY_NATTS];
+	bool		isnull[DICTIONARY_NATTS];
+
+	deform(STRATA_TABLE_DICTIONARY, rel, tuple, values, isnull, -1);
+	row->incarnation = decode_incarnation(STRATA_TABLE_DICTIONARY,
+										  values[DICTIONARY_INCARNATION]);
+	decode_extent(STRATA_TABLE_DICTIONARY, values[DICTIONARY_FIRST_BLOCK],
+				  values[DICTIONARY_BLOCKS], values[DICTIONARY_OWNER],
+				  values[DICTIONARY_LENGTH], &row->extent, &row->length);
+}
+
+void
+strata_decode_deletes(Relation rel, HeapTuple tuple, StrataDeletesRow *row)
+{
+	Datum		values[DELETES_NATTS];
+	bool		isnull[DELETES_NATTS];
+
+	deform(STRATA_TABLE_DELETES, rel, tuple, values, isnull, -1);
+	row->pass = decode_number(STRATA_TABLE_DELETES, values[DELETES_ID], 0, PG_INT64_MAX, "id");
+	row->seq = DatumGetInt32(values[DELETES_SEQ]);
+	row->incarnation = decode_incarnation(STRATA_TABLE_DELETES, values[DELETES_INCARNATION]);
+	row->ntids = decode_number(STRATA_TABLE_DELETES, values[DELETES_N],
+							   0, PG_INT64_MAX, "number of rows");
+	row->tids = DatumGetByteaP(values[DELETES_TIDS]);
+}
+
+void
+strata_decode_pass(Relation rel, HeapTuple tuple, StrataPassRecord *record)
+{
+	Datum		values[PASS_NATTS];
+	bool		isnull[PASS_NATTS];
+
+	deform(STRATA_TABLE_PASS, rel, tuple, values, isnull, -1);
+	record->what = TextDatumGetCString(values[PASS_WHAT]);
+	record->generations_merged = DatumGetInt64(values[PASS_GENERATIONS_MERGED]);
+	record->generations_left = DatumGetInt64(values[PASS_GENERATIONS_LEFT]);
+	record->rows_read = DatumGetInt64(values[PASS_ROWS_READ]);
+	record->rows_inserted = DatumGetInt64(values[PASS_ROWS_INSERTED]);
+	record->rows_replaced = DatumGetInt64(values[PASS_ROWS_REPLACED]);
+	record->rows_deleted = DatumGetInt64(values[PASS_ROWS_DELETED]);
+	record->rows_aborted = DatumGetInt64(values[PASS_ROWS_ABORTED]);
+	record->row_groups_written = DatumGetInt64(values[PASS_ROW_GROUPS_WRITTEN]);
+	record->row_groups_adopted = DatumGetInt64(values[PASS_ROW_GROUPS_ADOPTED]);
+	record->index_probes = DatumGetInt64(values[PASS_INDEX_PROBES]);
+	record->index_built = DatumGetBool(values[PASS_INDEX_BUILT]);
+	record->base_bytes_read = DatumGetInt64(values[PASS_BASE_BYTES_READ]);
+	record->bytes_read = DatumGetInt64(values[PASS_BYTES_READ]);
+	record->bytes_written = DatumGetInt64(values[PASS_BYTES_WRITTEN]);
+	record->peak_memory = DatumGetInt64(values[PASS_PEAK_MEMORY]);
+	record->started = DatumGetTimestampTz(values[PASS_STARTED]);
+	record->ended = DatumGetTimestampTz(values[PASS_ENDED]);
+}
+
+/* ---- store rows ---- */
+
+bool
+strata_store_row_read(Oid ftrelid, StrataStoreRow *row)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+
+	strata_table_scan_begin(&scan, STRATA_TABLE_STORE, AccessShareLock, ftrelid, NULL);
+	tuple = strata_table_scan_next(&scan);
+	if (HeapTupleIsValid(tuple))
+		strata_decode_store(scan.rel, tuple, row);
+	strata_table_scan_end(&scan);
+	return HeapTupleIsValid(tuple);
+}
+
+Oid
+strata_store_row_of_storage(Oid storage)
+{
+	StrataTableScan scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+	Oid			ftrelid = InvalidOid;
+
+	ScanKeyInit(&key, STORE_STORAGE + 1, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(storage));
+	scan_begin(&scan, STRATA_TABLE_STORE, AccessShareLock, &key, 1, NULL,
+			   "store_storage_key");
+	tuple = strata_table_scan_next(&scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		StrataStoreRow row;
+
+		strata_decode_store(scan.rel, tuple, &row);
+		ftrelid = row.foreign_table;
+	}
+	strata_table_scan_end(&scan);
+	return ftrelid;
+}
+
+List *
+strata_store_list(void)
+{
+	StrataTableScan scan;
+	List	   *list = NIL;
+	HeapTuple	tuple;
+
+	scan_begin(&scan, STRATA_TABLE_STORE, AccessShareLock, NULL, 0, NULL,
+			   table_defs[STRATA_TABLE_STORE].index);
+	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
+	{
+		StrataStoreRow row;
+
+		strata_decode_store(scan.rel, tuple, &row);
+		list = lappend_oid(list, row.foreign_table);
+	}
+	strata_table_scan_end(&scan);
+	return list;
+}
+
+static void
+form_store(const StrataStoreRow *row, Datum *values, bool *isnull)
+{
+	Datum		key[INDEX_MAX_KEYS];
+	Size		length = row->ncolumns * sizeof(StrataColumn);
+	bytea	   *columns = palloc(VARHDRSZ + length);
+
+	memset(isnull, 0, sizeof(bool) * STORE_NATTS);
+	for (int i = 0; i < row->nkeys; i++)
+		key[i] = Int16GetDatum(row->key[i]);
+	SET_VARSIZE(columns, VARHDRSZ + length);
+	memcpy(VARDATA(columns), row->columns, length);
+
+	values[STORE_FOREIGN_TABLE] = ObjectIdGetDatum(row->foreign_table);
+	values[STORE_STORAGE] = ObjectIdGetDatum(row->storage);
+	values[STORE_INCARNATION] = Int32GetDatum((int32) row->incarnation);
+	values[STORE_SHARDS] = Int32GetDatum(row->shards);
+	values[STORE_KEY] = PointerGetDatum(construct_array(key, row->nkeys, INT2OID,
+														sizeof(int16), true, TYPALIGN_SHORT));
+	values[STORE_COLUMNS] = PointerGetDatum(columns);
+	values[STORE_MISSING] = PointerGetDatum(row->missing);
+	isnull[STORE_MISSING] = row->missing == NULL;
+}
+
+void
+strata_store_row_insert(const StrataStoreRow *row)
+{
+	Datum		values[STORE_NATTS];
+	bool		isnull[STORE_NATTS];
+
+	form_store(row, values, isnull);
+	insert_row(STRATA_TABLE_STORE, values, isnull);
+}
+
+/* Replace the one row of a scan. */
+static void
+update_row(StrataTableScan *scan, Datum *values, bool *isnull)
+{
+	HeapTuple	tuple = strata_table_scan_next(scan);
+	bool		replace[MAX_TABLE_NATTS];
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("table %s.%s lacks a row", STRATA_SCHEMA,
+						table_defs[scan->table].name)));
+	memset(replace, true, sizeof(replace));
+	tuple = heap_modify_tuple(tuple, RelationGetDescr(scan->rel), values, isnull, replace);
+	CatalogTupleUpdate(scan->rel, &tuple->t_self, tuple);
+	strata_table_scan_end(scan);
+}
+
+void
+strata_store_row_update(const StrataStoreRow *row)
+{
+	StrataTableScan scan;
+	Datum		values[STORE_NATTS];
+	bool		isnull[STORE_NATTS];
+
+	form_store(row, values, isnull);
+	strata_table_scan_begin(&scan, STRATA_TABLE_STORE, RowExclusiveLock,
+							row->foreign_table, NULL);
+	update_row(&scan, values, isnull);
+}
+
+/* ---- other writing ---- */
+
+static void
+insert_row(StrataTable table, Datum *values, bool *isnull)
+{
+	Relation	rel = open_table(table, RowExclusiveLock);
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, isnull);
+
+	CatalogTupleInsert(rel, tuple);
+	heap_freetuple(tuple);
+	table_close(rel, NoLock);
+}
+
+static void
+form_shard(Oid ftrelid, const StrataShardRow *row, Datum *values, bool *isnull)
+{
+	memset(isnull, 0, sizeof(bool) * SHARD_NATTS);
+	values[SHARD_STORE] = ObjectIdGetDatum(ftrelid);
+	values[SHARD_SHARD] = Int32GetDatum(row->shard);
+	values[SHARD_INCARNATION] = Int32GetDatum((int32) row->incarnation);
+	values[SHARD_MERGED_THROUGH] = Int64GetDatum((int64) row->state.merged_through);
+	values[SHARD_FIRST_BLOCK] = Int64GetDatum(row->state.first_pending.owner == 0 ? 0 :
+											  (int64) row->state.first_pending.block);
+	values[SHARD_FIRST_OWNER] = Int64GetDatum((int64) row->state.first_pending.owner);
+	values[SHARD_ROWS] = Int64GetDatum((int64) row->state.rows);
+	values[SHARD_BYTES] = Int64GetDatum((int64) row->state.bytes);
+}
+
+void
+strata_shard_row_insert(Oid ftrelid, const StrataShardRow *row)
+{
+	Datum		values[SHARD_NATTS];
+	bool		isnull[SHARD_NATTS];
+
+	form_shard(ftrelid, row, values, isnull);
+	insert_row(STRATA_TABLE_SHARD, values, isnull);
+}
+
+void
+strata_shard_row_update(Oid ftrelid, const StrataShardRow *row)
+{
+	StrataTableScan scan;
+	Datum		values[SHARD_NATTS];
+	bool		isnull[SHARD_NATTS];
+
+	form_shard(ftrelid, row, values, isnull);
+	strata_table_scan_begin_at(&scan, STRATA_TABLE_SHARD, RowExclusiveLock, ftrelid,
+							   row->shard, NULL);
+	update_row(&scan, values, isnull);
+}
+
+void
+strata_group_row_insert(Oid ftrelid, const StrataGroupRow *row)
+{
+	Datum		values[GROUP_NATTS];
+	bool		isnull[GROUP_NATTS] = {false};
+
+	values[GROUP_STORE] = ObjectIdGetDatum(ftrelid);
+	values[GROUP_NUMBER] = Int64GetDatum((int64) row->number);
+	values[GROUP_INCARNATION] = Int32GetDatum((int32) row->incarnation);
+	values[GROUP_FIRST_BLOCK] = Int64GetDatum((int64) row->ref.extent.block);
+	values[GROUP_BLOCKS] = Int64GetDatum((int64) row->ref.extent.nblocks);
+	values[GROUP_OWNER] = Int64GetDatum((int64) row->ref.extent.owner);
+	values[GROUP_LENGTH] = Int64GetDatum((int64) row->ref.length);
+	values[GROUP_RAW_BYTES] = Int64GetDatum((int64) row->ref.raw_bytes);
+	values[GROUP_ROWS] = Int32GetDatum((int32) row->ref.rows);
+	values[GROUP_ZONES] = PointerGetDatum(row->zones);
+	isnull[GROUP_ZONES] = row->zones == NULL;
+	insert_row(STRATA_TABLE_ROW_GROUP, values, isnull);
+}
+
+void
+strata_deletes_row_insert(Oid ftrelid, const StrataDeletesRow *row)
+{
+	Datum		values[DELETES_NATTS];
+	bool		isnull[DELETES_NATTS] = {false};
+
+	values[DELETES_STORE] = ObjectIdGetDatum(ftrelid);
+	values[DELETES_ID] = Int64GetDatum((int64) row->pass);
+	values[DELETES_SEQ] = Int32GetDatum(row->seq);
+	values[DELETES_INCARNATION] = Int32GetDatum((int32) row->incarnation);
+	values[DELETES_N] = Int64GetDatum((int64) row->ntids);
+	values[DELETES_TIDS] = PointerGetDatum(row->tids);
+	insert_row(STRATA_TABLE_DELETES, values, isnull);
+}
+
+void
+strata_pass_row_insert(Oid ftrelid, int64 id, const StrataPassRecord *record)
+{
+	Datum		values[PASS_NATTS];
+	bool		isnull[PASS_NATTS] = {false};
+
+	values[PASS_STORE] = ObjectIdGetDatum(ftrelid);
+	values[PASS_ID] = Int64GetDatum(id);
+	values[PASS_WHAT] = CStringGetTextDatum(record->what);
+	values[PASS_GENERATIONS_MERGED] = Int64GetDatum(record->generations_merged);
+	values[PASS_GENERATIONS_LEFT] = Int64GetDatum(record->generations_left);
+	values[PASS_ROWS_READ] = Int64GetDatum(record->rows_read);
+	values[PASS_ROWS_INSERTED] = Int64GetDatum(record->rows_inserted);
+	values[PASS_ROWS_REPLACED] = Int64GetDatum(record->rows_replaced);
+	values[PASS_ROWS_DELETED] = Int64GetDatum(record->rows_deleted);
+	values[PASS_ROWS_ABORTED] = Int64GetDatum(record->rows_aborted);
+	values[PASS_ROW_GROUPS_WRITTEN] = Int64GetDatum(record->row_groups_written);
+	values[PASS_ROW_GROUPS_ADOPTED] = Int64GetDatum(record->row_groups_adopted);
+	values[PASS_INDEX_PROBES] = Int64GetDatum(record->index_probes);
+	values[PASS_INDEX_BUILT] = BoolGetDatum(record->index_built);
+	values[PASS_BASE_BYTES_READ] = Int64GetDatum(record->base_bytes_read);
+	values[PASS_BYTES_READ] = Int64GetDatum(record->bytes_read);
+	values[PASS_BYTES_WRITTEN] = Int64GetDatum(record->bytes_written);
+	values[PASS_PEAK_MEMORY] = Int64GetDatum(record->peak_memory);
+	values[PASS_STARTED] = TimestampTzGetDatum(record->started);
+	values[PASS_ENDED] = TimestampTzGetDatum(record->ended);
+	insert_row(STRATA_TABLE_PASS, values, isnull);
+}
+
+void
+strata_table_delete(StrataTable table, Oid ftrelid)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+
+	strata_table_scan_begin(&scan, table, RowExclusiveLock, ftrelid, NULL);
+	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
+		CatalogTupleDelete(scan.rel, &tuple->t_self);
+	strata_table_scan_end(&scan);
+}
