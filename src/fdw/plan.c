@@ -553,7 +553,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	}
 	quals = extract_actual_clauses(local_clauses, false);
 
-	if (lookup_ops == NIL && info->layer != STRATA_LAYER_WAL)
+	if (lookup_ops == NIL && info->layer == STRATA_LAYER_ALL)
 	{
 		List	   *prune_exprs;
 

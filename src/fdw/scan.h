@@ -103,7 +103,6 @@ typedef struct StrataScanState
 	Relation	storage;
 	Snapshot	snapshot;
 	StrataView *view;			/* made by the first fetch */
-	StrataReadStats past;		/* of views ended before */
 
 	/* layer tables: the store's row, and where its columns go */
 	AttrNumber *map;			/* [natts of the layer table], 0: dropped */
@@ -132,8 +131,5 @@ typedef struct StrataScanState
 	MemoryContext mcxt;			/* the state's own */
 	MemoryContext restart_mcxt; /* values of lookup and prune clauses */
 } StrataScanState;
-
-/* All that was read so far, or zeros when nothing was. */
-extern void strata_scan_stats(const StrataScanState *state, StrataReadStats *stats);
 
 #endif							/* STRATA_SCAN_H */

@@ -13,13 +13,6 @@
  * Locks: AccessShareLock on the storage relation after the foreign table
  * (locked by core), both to the end of the transaction.
  *
- * SERIALIZABLE: a scan locks the storage relation, a lookup the "page" whose
- * number is the key's hash, before the end of the log is fixed.  Writers ask
- * for such locks after they appended.  So of two that meet, either the writer
- * finds the lock or the reader finds the entry, which it reports when its
- * snapshot does not see it.  A lookup therefore makes its view anew after
- * taking the lock; what the snapshot sees is the same in both.
- *
  * Memory: the state lives in a child of the query's context, values of lookup
  * and prune clauses in a context that is reset by each restart.  Fetching runs
  * in the executor's per-tuple context.
@@ -35,40 +28,15 @@
 
 #include "access/hash.h"
 #include "access/nbtree.h"
-#include "access/subtrans.h"
 #include "access/table.h"
-#include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "storage/predicate.h"
 #include "utils/array.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
-
-static void
-add_stats(StrataReadStats *sum, const StrataReadStats *stats)
-{
-	sum->generations += stats->generations;
-	sum->groups_read += stats->groups_read;
-	sum->groups_skipped += stats->groups_skipped;
-	sum->index_probes += stats->index_probes;
-	sum->superseded += stats->superseded;
-	sum->bytes_read += stats->bytes_read;
-	sum->bytes_decoded += stats->bytes_decoded;
-}
-
-void
-strata_scan_stats(const StrataScanState *state, StrataReadStats *stats)
-{
-	*stats = state->past;
-	if (state->view != NULL)
-		add_stats(stats, &state->view->stats);
-}
 
 /*
  * The command id of the statement that estate runs, or InvalidCommandId when
@@ -209,134 +177,17 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 		prepare_lookup(state, lookup_ops,
 					   intVal(list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_ARRAY)),
 					   plan->fdw_exprs, &node->ss.ps);
-	else if (state->layer != STRATA_LAYER_WAL)
-	{
-		List	   *attrs = list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS);
-
-		if (state->map != NULL)
-		{
-			attrs = list_copy(attrs);
-			foreach(lc, attrs)
-				lfirst_int(lc) = state->map[lfirst_int(lc) - 1];
-		}
-		state->prune = strata_prune_begin(state->store, attrs,
+	else
+		state->prune = strata_prune_begin(state->store,
+										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS),
 										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_KINDS),
 										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_OPS),
 										  plan->fdw_exprs, &node->ss.ps);
-	}
 
 	strata_memtable_flush(RelationGetRelid(state->storage), writing_command(estate));
 
 	node->fdw_state = state;
 	MemoryContextSwitchTo(oldcxt);
-}
-
-/* ---- serializable transactions ---- */
-
-/* Does any row or tombstone of this entry have the hash? */
-static bool
-entry_has_hash(StrataPendingReader *reader, int index, const StrataPendingEntry *entry,
-			   uint32 hash)
-{
-	for (uint32 row = 0; row < entry->rows + entry->tombstones; row++)
-	{
-		if (strata_pending_reader_hash(reader, index, row) == hash)
-			return true;
-	}
-	return false;
-}
-
-/*
- * Report entries of the view that the snapshot does not see as conflicts out:
- * all of them, or those with a key of this hash.
- */
-static void
-check_conflict_out(StrataScanState *state, const uint32 *hash)
-{
-	StrataView *view = state->view;
-	StrataPendingReader *reader = NULL;
-
-	if (!CheckForSerializableConflictOutNeeded(state->storage, state->snapshot))
-		return;
-
-	for (int i = 0; i < view->end; i++)
-	{
-		const StrataPendingEntry *entry = strata_pending_entry(view->pending, i);
-		TransactionId xid;
-		StrataOutcome outcome;
-
-		CHECK_FOR_INTERRUPTS();
-
-		if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) != 0 ||
-			strata_view_accepts(entry, i, view))
-			continue;
-		/* what ended before any running transaction began, it cannot concern */
-		xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
-		if (TransactionIdPrecedes(xid, TransactionXmin))
-			continue;
-		outcome = strata_xid_outcome(entry->fxid, entry->flags);
-		if (outcome == STRATA_XID_ABORTED || outcome == STRATA_XID_OWN)
-			continue;
-
-		if (hash != NULL)
-		{
-			if (reader == NULL)
-				reader = strata_pending_reader_begin(view->pending, NULL, false);
-			if (!entry_has_hash(reader, i, entry, *hash))
-				continue;
-		}
-
-		xid = SubTransGetTopmostTransaction(xid);
-		if (TransactionIdPrecedes(xid, TransactionXmin))
-			continue;
-		CheckForSerializableConflictOut(state->storage, xid, state->snapshot);
-	}
-
-	if (reader != NULL)
-		strata_pending_reader_end(reader);
-}
-
-/* ---- views ---- */
-
-static void
-begin_view(StrataScanState *state)
-{
-	MemoryContext oldcxt = MemoryContextSwitchTo(state->mcxt);
-
-	state->view = strata_view_begin(state->store, state->storage, state->snapshot);
-	MemoryContextSwitchTo(oldcxt);
-}
-
-static void
-begin_lookup(StrataScanState *state)
-{
-	MemoryContext oldcxt = MemoryContextSwitchTo(state->mcxt);
-
-	state->lookup = strata_lookup_begin(state->view, state->needed);
-	MemoryContextSwitchTo(oldcxt);
-}
-
-static void
-end_reading(StrataScanState *state)
-{
-	if (state->scan != NULL)
-		strata_scan_end(state->scan);
-	state->scan = NULL;
-	if (state->lookup != NULL)
-		strata_lookup_end(state->lookup);
-	state->lookup = NULL;
-}
-
-static void
-end_view(StrataScanState *state)
-{
-	end_reading(state);
-	if (state->view != NULL)
-	{
-		add_stats(&state->past, &state->view->stats);
-		strata_view_end(state->view);
-	}
-	state->view = NULL;
 }
 
 /* ---- lookups ---- */
@@ -450,40 +301,15 @@ set_hash(StrataScanState *state)
 	}
 }
 
-/*
- * Under SERIALIZABLE, lock the key and fix the end of the log after that.
- */
-static void
-lock_key(StrataScanState *state)
-{
-	if (!CheckForSerializableConflictOutNeeded(state->storage, state->snapshot))
-		return;
-
-	if (state->probe.has_hash)
-		PredicateLockPage(state->storage, state->probe.hash, state->snapshot);
-	else
-		PredicateLockRelation(state->storage, state->snapshot);
-	end_view(state);
-	begin_view(state);
-	begin_lookup(state);
-	check_conflict_out(state, state->probe.has_hash ? &state->probe.hash : NULL);
-}
-
 static bool
 next_looked_up(StrataScanState *state, Datum *values, bool *isnull, ItemPointer tid)
 {
-	if (state->view == NULL)
-		begin_view(state);
-	if (state->lookup == NULL)
-		begin_lookup(state);
-
 	while (state->next_element < state->nelements)
 	{
 		if (state->array_key >= 0)
 			state->probe.values[state->array_key] = state->elements[state->next_element];
 		state->next_element++;
 		set_hash(state);
-		lock_key(state);
 
 		CHECK_FOR_INTERRUPTS();
 		if (strata_lookup(state->lookup, &state->probe, values, isnull, tid))
@@ -498,19 +324,11 @@ next_looked_up(StrataScanState *state, Datum *values, bool *isnull, ItemPointer 
 static void
 start_scan(StrataScanState *state, ExprContext *econtext)
 {
-	MemoryContext oldcxt;
+	MemoryContext oldcxt = MemoryContextSwitchTo(state->mcxt);
 
 	if (state->prune != NULL)
 		strata_prune_evaluate(state->prune, econtext, state->restart_mcxt);
 
-	if (state->view == NULL)
-	{
-		PredicateLockRelation(state->storage, state->snapshot);
-		begin_view(state);
-		check_conflict_out(state, NULL);
-	}
-
-	oldcxt = MemoryContextSwitchTo(state->mcxt);
 	if (state->layer == STRATA_LAYER_ALL)
 		state->scan = strata_scan_begin(state->view, state->needed,
 										state->prune ? strata_prune_skip : NULL, state->prune);
@@ -539,6 +357,22 @@ next_scanned(StrataScanState *state, TupleTableSlot *slot, ItemPointer tid)
 	return true;
 }
 
+/* First fetch ever: make the view, and what reads single keys from it. */
+static void
+begin_reading(StrataScanState *state)
+{
+	MemoryContext oldcxt;
+
+	if (state->view != NULL)
+		return;
+
+	oldcxt = MemoryContextSwitchTo(state->mcxt);
+	state->view = strata_view_begin(state->store, state->storage, state->snapshot);
+	if (state->is_lookup)
+		state->lookup = strata_lookup_begin(state->view, state->needed);
+	MemoryContextSwitchTo(oldcxt);
+}
+
 TupleTableSlot *
 strataIterateForeignScan(ForeignScanState *node)
 {
@@ -558,6 +392,7 @@ strataIterateForeignScan(ForeignScanState *node)
 			slot->tts_tupleDescriptor->natts != state->store->desc->natts)
 			elog(ERROR, "row type of %s changed during the query", state->store->name);
 
+		begin_reading(state);
 		if (state->is_lookup)
 			start_lookup(state, econtext);
 		else
@@ -607,7 +442,12 @@ strataEndForeignScan(ForeignScanState *node)
 	if (state == NULL)
 		return;
 
-	end_view(state);
+	if (state->scan != NULL)
+		strata_scan_end(state->scan);
+	if (state->lookup != NULL)
+		strata_lookup_end(state->lookup);
+	if (state->view != NULL)
+		strata_view_end(state->view);
 	table_close(state->storage, NoLock);
 	strata_store_close(state->store);
 	MemoryContextDelete(state->mcxt);

@@ -1,0 +1,63 @@
+-- What EXPLAIN shows.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS strata;
+CREATE SCHEMA explain;
+SET search_path = explain, public;
+
+CREATE FOREIGN TABLE t (id int NOT NULL, step int, payload text) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+
+-- numbers that depend on page contents are left out
+CREATE FUNCTION show(query text, options text DEFAULT 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+	FOR line IN EXECUTE format('EXPLAIN (%s) %s', options, query) LOOP
+		RETURN NEXT regexp_replace(line, '(Bytes [A-Z][a-z]+"?: )[1-9][0-9]*', '\1N');
+	END LOOP;
+END $$;
+
+-- nothing stored yet
+SELECT show('SELECT * FROM t');
+SELECT show('SELECT * FROM t WHERE id = 1');
+
+INSERT INTO t SELECT g, g / 100, repeat('p', 50) FROM generate_series(1, 1000) g;
+SELECT count(*) FROM strata.seal('t');
+INSERT INTO t SELECT g, g / 100, repeat('p', 50) FROM generate_series(1, 10) g;
+SELECT show('SELECT * FROM t');
+SELECT show('SELECT * FROM t WHERE id = 5');
+CALL strata.drain('t');
+SELECT show('SELECT id FROM t');
+SELECT show('SELECT * FROM t WHERE id = 5');
+SELECT show('SELECT * FROM t WHERE id = ANY (''{5,6,7,5000}'')');
+
+-- zone maps
+INSERT INTO t SELECT g, g / 100, repeat('p', 50) FROM generate_series(10001, 11000) g;
+CALL strata.drain('t');
+SELECT show('SELECT id FROM t WHERE step > 100');
+SELECT show('SELECT id FROM t WHERE step < 100 AND payload IS NOT NULL');
+SELECT show('SELECT id FROM t WHERE payload IS NULL');
+SELECT show('SELECT id FROM t WHERE step = ANY (''{101,102,NULL}'')');
+SELECT show('SELECT id FROM t WHERE 100 < step');
+SELECT show('SELECT id FROM t WHERE step = NULL::int');
+SELECT show('SELECT id FROM t WHERE step + 0 > 100');
+-- superseded rows
+INSERT INTO t SELECT g, g / 100, 'new' FROM generate_series(10001, 10010) g;
+SELECT show('SELECT count(*) FROM t');
+SELECT show('SELECT id FROM t WHERE step > 100');
+
+-- no access to anything without ANALYZE
+SELECT show('SELECT * FROM t WHERE id = 5', 'COSTS OFF');
+SELECT show('SELECT * FROM t WHERE id = 5', 'COSTS OFF, VERBOSE');
+SELECT show('SELECT * FROM t a JOIN t b ON a.id = b.id WHERE a.step = 1', 'COSTS OFF');
+SELECT show('SELECT * FROM t WHERE id = 5', 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, FORMAT JSON');
+SELECT show('SELECT id FROM t WHERE step > 100', 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, FORMAT YAML');
+
+-- cost of a lookup stays far below where JIT begins
+CREATE FUNCTION cost(query text) RETURNS float LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+	RETURN plan -> 0 -> 'Plan' ->> 'Total Cost';
+END $$;
+SELECT cost('SELECT * FROM t WHERE id = 5') < 100;
+
+DROP SCHEMA explain CASCADE;

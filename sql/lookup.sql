@@ -1,0 +1,312 @@
+-- Key lookups: which clauses become one, and that their answers are those of
+-- a heap table.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS strata;
+CREATE SCHEMA lookup;
+SET search_path = lookup, public;
+
+CREATE FOREIGN TABLE t (id text NOT NULL, v int, w text) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO t SELECT 'id' || g, g, repeat('w', 100) FROM generate_series(1, 2000) g;
+CALL strata.drain('t');
+INSERT INTO t SELECT 'id' || g, -g, 'new' FROM generate_series(1900, 2100) g;
+
+-- ours
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = 'id5';
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE 'id5' = id;
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = 'id5'::varchar;
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = 'id5'::name COLLATE "default";
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = ANY ('{id5,id6,id5,NULL}') AND v > 0;
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id IN ('id5', 'id6');
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = (SELECT max('id5'));
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = lower('ID5') AND v = 5;
+-- not ours
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = 'id5' COLLATE "C";
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = ('id' || (random() * 0 + 5)::int);
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id > 'id5';
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id ~=~ 'id5' OR v = 1;
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id <> ALL ('{id5}');
+EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = w;
+
+SELECT id, v FROM t WHERE id = 'id5';
+SELECT id, v FROM t WHERE 'id1950' = id;
+SELECT id, v FROM t WHERE id = 'id2050';
+SELECT id, v FROM t WHERE id = 'nope';
+SELECT id, v FROM t WHERE id = 'id5' AND v = 6;
+SELECT id, v FROM t WHERE id = NULL;
+SELECT id, v FROM t WHERE id = 'id5' AND id = 'id6';
+SELECT id, v FROM t WHERE id = 'id5' COLLATE "C";
+SELECT id, v FROM t WHERE id = 'id5'::varchar;
+SELECT id, v FROM t WHERE id = 'id5'::name COLLATE "default";
+SELECT id, v FROM t WHERE id = ANY ('{id5,id1950,id5,NULL,zz,id2100}') ORDER BY id;
+SELECT id, v FROM t WHERE id = ANY ('{}');
+SELECT id, v FROM t WHERE id = ANY (NULL);
+SELECT id, v FROM t WHERE id = ANY ('{NULL}');
+SELECT count(*), sum(v) FROM t WHERE id = ANY (SELECT 'id' || g FROM generate_series(1, 3000) g);
+SELECT count(*), sum(v) FROM t WHERE id = ANY (ARRAY(SELECT 'id' || g % 100 FROM generate_series(1, 3000) g));
+SELECT tableoid::regclass, (t).v FROM t WHERE id = 'id5';
+
+-- prepared: custom and generic plans, null parameters
+SET plan_cache_mode = force_generic_plan;
+PREPARE one(text) AS SELECT id, v FROM t WHERE id = $1;
+EXPLAIN (COSTS OFF) EXECUTE one('id5');
+EXECUTE one('id5');
+EXECUTE one('id1999');
+EXECUTE one(NULL);
+PREPARE many(text[]) AS SELECT id, v FROM t WHERE id = ANY ($1) ORDER BY id;
+EXPLAIN (COSTS OFF) EXECUTE many('{id5}');
+EXECUTE many('{id5,id7,NULL,id5}');
+EXECUTE many('{}');
+EXECUTE many(NULL);
+-- an array of other dimensions and bounds is a set of its elements all the same
+EXECUTE many('[3:4][1:2]={{id5,id6},{id5,id8}}');
+-- generic plans follow the table
+ALTER FOREIGN TABLE t ADD COLUMN x int DEFAULT 7;
+PREPARE star(text) AS SELECT * FROM t WHERE id = $1;
+EXECUTE one('id5');
+EXECUTE star('id5');
+RESET plan_cache_mode;
+
+-- nested loops
+CREATE TABLE o (n int, tid text);
+INSERT INTO o SELECT g, 'id' || g * 100 FROM generate_series(1, 25) g;
+INSERT INTO o VALUES (26, NULL), (27, 'id100');
+ANALYZE o;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+EXPLAIN (COSTS OFF) SELECT n, v FROM o JOIN t ON t.id = o.tid;
+SELECT n, v FROM o JOIN t ON t.id = o.tid ORDER BY n;
+EXPLAIN (COSTS OFF) SELECT n, v FROM o LEFT JOIN t ON t.id = o.tid AND t.v < 0;
+SELECT n, v FROM o LEFT JOIN t ON t.id = o.tid AND t.v < 0 ORDER BY n;
+SELECT n FROM o WHERE NOT EXISTS (SELECT FROM t WHERE t.id = o.tid) ORDER BY n;
+SELECT n FROM o WHERE EXISTS (SELECT FROM t WHERE t.id = o.tid AND t.v < 0) ORDER BY n;
+EXPLAIN (COSTS OFF) SELECT n, s.v FROM o, LATERAL (SELECT v FROM t WHERE t.id = o.tid OFFSET 0) s;
+SELECT n, s.v FROM o, LATERAL (SELECT v FROM t WHERE t.id = o.tid OFFSET 0) s ORDER BY n LIMIT 5;
+SELECT n, (SELECT v FROM t WHERE id = tid) FROM o ORDER BY n LIMIT 3;
+EXPLAIN (COSTS OFF) SELECT n, v FROM o JOIN t ON t.id = 'id' || o.n;
+SELECT count(*), sum(v) FROM o JOIN t ON t.id = 'id' || o.n;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+SELECT count(*), sum(v) FROM o JOIN t ON t.id = 'id' || o.n;
+-- a key is unique: the planner knows
+EXPLAIN (COSTS OFF, VERBOSE) SELECT o.n, t.v FROM o JOIN t ON t.id = o.tid;
+
+-- row marks recheck through the lookup clause
+BEGIN;
+SELECT id, v FROM t WHERE id = 'id5' FOR SHARE;
+ROLLBACK;
+
+-- security barriers: a leaky clause above one must not look below it
+CREATE FUNCTION leak(text) RETURNS text LANGUAGE plpgsql IMMUTABLE COST 0.1 AS $$ BEGIN RAISE NOTICE 'saw %', $1; RETURN $1; END $$;
+CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM t WHERE v < 3 AND v > 0;
+SELECT id FROM barrier WHERE leak(id) = 'id1';
+EXPLAIN (COSTS OFF) SELECT id FROM barrier WHERE id = 'id1';
+SELECT id FROM barrier WHERE id = 'id1';
+SELECT id FROM barrier WHERE id = 'id100';
+
+-- types: every row found by its own key, pending and merged, and by values of
+-- other types of the family
+CREATE FUNCTION check_type(type text, sample text) RETURNS TABLE (missing bigint, doubled bigint, lookup boolean) LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+	r record;
+	merged int;
+BEGIN
+	EXECUTE format('CREATE TABLE lookup.keys AS SELECT DISTINCT (%s)::%s AS k FROM generate_series(1, 300) g', sample, type);
+	EXECUTE format('CREATE FOREIGN TABLE lookup.typed (k %s NOT NULL, v int) SERVER strata OPTIONS (key ''k'', auto_merge ''off'')', type);
+	INSERT INTO lookup.typed SELECT k, 1 FROM lookup.keys;
+	missing := 0;
+	doubled := 0;
+	FOR r IN SELECT k FROM lookup.keys LOOP
+		FOR line IN EXECUTE 'SELECT v::text FROM lookup.typed WHERE k = $1' USING r.k LOOP
+			doubled := doubled + 1;
+		END LOOP;
+	END LOOP;
+	missing := (SELECT count(*) FROM lookup.keys) - doubled;
+	doubled := (SELECT count(*) - count(DISTINCT k::text) FROM lookup.typed);
+	lookup := false;
+	EXECUTE format('EXPLAIN (FORMAT JSON) SELECT * FROM lookup.typed WHERE k = %L::%s', (SELECT k FROM lookup.keys LIMIT 1), type) INTO line;
+	lookup := line LIKE '%Key Lookup%';
+	RETURN NEXT;
+END $$;
+-- again after a merge, as a procedure may drain
+CREATE PROCEDURE check_merged(INOUT found int, INOUT wanted int) LANGUAGE plpgsql AS $$
+DECLARE
+	r record;
+	n int;
+BEGIN
+	found := 0;
+	wanted := (SELECT count(*) FROM lookup.keys);
+	FOR r IN SELECT k FROM lookup.keys LOOP
+		EXECUTE 'SELECT count(*) FROM lookup.typed WHERE k = $1' INTO n USING r.k;
+		found := found + n;
+	END LOOP;
+END $$;
+
+SELECT * FROM check_type('smallint', 'g');
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT count(*) FROM typed WHERE k = 7::int;
+SELECT count(*) FROM typed WHERE k = 7::bigint;
+SELECT count(*) FROM typed WHERE k = 70000;
+SELECT count(*) FROM typed WHERE k = ANY ('{7,8,70000000000,8}'::bigint[]);
+EXPLAIN (COSTS OFF) SELECT * FROM typed WHERE k = 7::bigint;
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('bigint', 'g * 10000000000');
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT count(*) FROM typed WHERE k = 7::smallint;
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('numeric', 'g / 3.0');
+INSERT INTO typed VALUES (5.50, 2), ('NaN', 3), ('Infinity', 4), (0.00, 5);
+SELECT * FROM typed WHERE k = 5.5;
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT * FROM typed WHERE k = 5.5000;
+SELECT * FROM typed WHERE k = 'NaN';
+SELECT * FROM typed WHERE k = 0;
+EXPLAIN (COSTS OFF) SELECT * FROM typed WHERE k = 5::float8;
+SELECT * FROM typed WHERE k = 5.5::float8;
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('double precision', 'g / 3.0');
+INSERT INTO typed VALUES ('-0', 2), ('NaN', 3), (0.5, 4);
+SELECT * FROM typed WHERE k = 0;
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT * FROM typed WHERE k = 'NaN'::float4;
+SELECT * FROM typed WHERE k = 0.5::float4;
+SELECT * FROM typed WHERE k = '-0'::float8;
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('uuid', 'md5(g::text)');
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('bytea', $$decode(md5(g::text), 'hex')$$);
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('varchar(20)', $$'v' || g$$);
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT count(*) FROM typed WHERE k = 'v7'::text;
+SELECT count(*) FROM typed WHERE k = ANY ('{v7,v8}'::text[]);
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('char(10)', $$'v' || g$$);
+SELECT count(*) FROM typed WHERE k = 'v7   ';
+SELECT count(*) FROM typed WHERE k = 'v7'::text;
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT count(*) FROM typed WHERE k = 'v7   ';
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('name', $$'v' || g$$);
+SELECT count(*) FROM typed WHERE k = 'v7'::text;
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT count(*) FROM typed WHERE k = 'v7'::text;
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('text COLLATE "C"', $$'v' || g$$);
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+EXPLAIN (COSTS OFF) SELECT * FROM typed WHERE k = 'v7' COLLATE "POSIX";
+SELECT count(*) FROM typed WHERE k = 'v7' COLLATE "POSIX";
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+-- in the B-tree family, but not in the hash family
+SELECT * FROM check_type('date', $$'2024-01-01'::date + g$$);
+EXPLAIN (COSTS OFF) SELECT * FROM typed WHERE k = '2024-01-08'::timestamp;
+SELECT count(*) FROM typed WHERE k = '2024-01-08'::timestamp;
+SELECT count(*) FROM typed WHERE k = '2024-01-08 01:00'::timestamp;
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT count(*) FROM typed WHERE k = '2024-01-08'::timestamp;
+SELECT count(*) FROM typed WHERE k = '2024-01-08'::timestamptz;
+SELECT count(*) FROM typed WHERE k = ANY ('{2024-01-08,2024-01-09,2024-01-09,2024-01-09 01:00}'::timestamp[]);
+INSERT INTO typed SELECT k, 2 FROM keys WHERE k < '2024-01-10';
+SELECT count(*), sum(v) FROM typed WHERE k = ANY ('{2024-01-08,2024-01-09,2024-01-10,2024-01-11}'::timestamp[]);
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('timestamptz', $$'2024-01-01 00:00+00'::timestamptz + g * interval '1 hour'$$);
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+SELECT * FROM check_type('int[]', 'ARRAY[g, g % 7]');
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+SELECT * FROM check_type('positive', 'g');
+CALL strata.drain('typed');
+CALL check_merged(NULL, NULL);
+SELECT count(*) FROM typed WHERE k = 7;
+SELECT count(*) FROM typed WHERE k = 7::bigint;
+DROP TABLE keys; DROP FOREIGN TABLE typed;
+
+-- composite keys
+CREATE FOREIGN TABLE c (a int NOT NULL, b text NOT NULL, v int) SERVER strata OPTIONS (key 'b,a', auto_merge 'off');
+CREATE TABLE ch (a int, b text, v int, PRIMARY KEY (b, a));
+INSERT INTO ch SELECT g % 50, 'b' || g / 50, g FROM generate_series(0, 2499) g;
+INSERT INTO c SELECT * FROM ch;
+CALL strata.drain('c');
+INSERT INTO c SELECT a, b, -v FROM ch WHERE v % 100 = 0;
+UPDATE ch SET v = -v WHERE v % 100 = 0;
+EXPLAIN (COSTS OFF) SELECT v FROM c WHERE a = 5 AND b = 'b2';
+EXPLAIN (COSTS OFF) SELECT v FROM c WHERE a = 5;
+EXPLAIN (COSTS OFF) SELECT v FROM c WHERE a = ANY ('{5,6}') AND b = 'b2' AND v > 0;
+EXPLAIN (COSTS OFF) SELECT v FROM c WHERE a = ANY ('{5,6}') AND b = ANY ('{b2}');
+SELECT v FROM c WHERE a = 5 AND b = 'b2';
+SELECT v FROM c WHERE a = 0 AND b = 'b2';
+SELECT v FROM c WHERE a = 5::bigint AND b = 'b2'::varchar;
+SELECT v FROM c WHERE a = ANY ('{5,6,5,NULL,99}') AND b = 'b2' ORDER BY v;
+SELECT v FROM c WHERE a = 5 AND b = ANY ('{b3,b4,b4}') ORDER BY v;
+SELECT v FROM c WHERE a = 5 AND b = NULL;
+SELECT v FROM c WHERE a = ANY ('{5,6}') AND b = ANY ('{b2}') ORDER BY v;
+CREATE TABLE ca AS SELECT g AS a FROM generate_series(1, 3) g;
+CREATE TABLE cb AS SELECT 'b' || g AS b FROM generate_series(1, 3) g;
+ANALYZE ca, cb;
+EXPLAIN (COSTS OFF) SELECT * FROM ca JOIN c ON c.a = ca.a AND c.b = 'b7';
+SELECT * FROM ca JOIN c ON c.a = ca.a AND c.b = 'b7' ORDER BY 1;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+EXPLAIN (COSTS OFF) SELECT * FROM ca CROSS JOIN cb JOIN c ON c.a = ca.a AND c.b = cb.b;
+SELECT count(*), sum(v) FROM ca CROSS JOIN cb JOIN c ON c.a = ca.a AND c.b = cb.b;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+SELECT count(*), sum(v) FROM ca CROSS JOIN cb JOIN ch c ON c.a = ca.a AND c.b = cb.b;
+
+-- estimates: one row a key before any ANALYZE, and the table's size
+CREATE FUNCTION estimate(query text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+	RETURN plan -> 0 -> 'Plan' ->> 'Plan Rows';
+END $$;
+SELECT estimate('SELECT * FROM t WHERE id = ''x'''), estimate('SELECT * FROM c WHERE a = 1 AND b = ''x'''),
+	   estimate('SELECT * FROM t WHERE id = ANY (''{a,b,c}'')');
+SELECT estimate('SELECT * FROM t') BETWEEN 2100 AND 2300 AS size;
+-- versions of the same keys are not rows, once analyzed
+CREATE FOREIGN TABLE e (id int NOT NULL, v int) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO e SELECT g, 1 FROM generate_series(1, 1000) g;
+INSERT INTO e SELECT g, 1 FROM generate_series(1, 1000) g;
+INSERT INTO e SELECT g, 1 FROM generate_series(1, 1000) g;
+INSERT INTO e SELECT g, 1 FROM generate_series(1, 1000) g;
+ANALYZE e;
+SELECT reltuples FROM pg_class WHERE oid = 'e'::regclass;
+SELECT estimate('SELECT * FROM e') BETWEEN 900 AND 1100 AS size;
+CALL strata.drain('e');
+SELECT estimate('SELECT * FROM e');
+INSERT INTO e SELECT g, 2 FROM generate_series(500, 1500) g;
+ANALYZE e;
+SELECT reltuples BETWEEN 1400 AND 1600 AS right FROM pg_class WHERE oid = 'e'::regclass;
+SELECT n_distinct, null_frac FROM pg_stats WHERE tablename = 'e' AND attname = 'id';
+
+DROP SCHEMA lookup CASCADE;
