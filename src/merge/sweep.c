@@ -1,0 +1,272 @@
+/*-------------------------------------------------------------------------
+ *
+ * sweep.c
+ *	  Giving back what nothing needs any more: blocks, key index entries, the
+ *	  end of the file.
+ *
+ * Order, and why:
+ *
+ *	horizon		the oldest xid that some snapshot may still hold for running;
+ *				fixed once, everything is judged by it
+ *	accounting	blocks.c: what has no reference is nobody's
+ *	conflict	one record that cancels standby readers older than the horizon
+ *				comes before the first change that takes something from them
+ *	give		unreferenced runs go on the spare page, in one record
+ *	index		TIDs of rows that no snapshot sees leave the key index
+ *	truncate	a long free tail is cut off, when the lock for it can be had
+ *				at once
+ *
+ * A reader on this server who looked up a block before it is freed keeps it
+ * from being freed: it did so under a snapshot, and what that snapshot sees is
+ * a manifest version that is not dead at the horizon.
+ *
+ * Locks: pass lock and ShareUpdateExclusiveLock on the storage relation, as a
+ * pass, to the end of the transaction: the manifest and merged_through hold
+ * still.  The extent lock only while the size is read, runs are given back
+ * and the file is cut.
+ *
+ * Crash windows: each step is one record (or the B-tree's own); what was not
+ * done is found again by the next sweep.  Nothing here is undone by a
+ * rollback, nor need it be.
+ *
+ * IDENTIFICATION
+ *	  src/merge/sweep.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "merge/merge.h"
+
+#include "compat.h"
+#include "pause.h"
+#include "storage/conflict.h"
+#include "storage/extent.h"
+#include "storage/locks.h"
+#include "storage/metapage.h"
+
+#include "access/table.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/*
+ * A free tail is worth a lock that keeps everybody out when it is long in
+ * itself, or long for the file.
+ */
+#define TRUNCATE_MIN_BLOCKS		128
+#define TRUNCATE_LONG_BLOCKS	1024
+#define TRUNCATE_FRACTION		16
+
+typedef struct Sweep
+{
+	StrataStore *store;
+	Relation	storage;
+	TransactionId horizon;
+	bool		conflict_logged;
+	StrataSweepResult *result;
+} Sweep;
+
+/* Before the first change that takes something from an old reader. */
+static void
+log_conflict_once(Sweep *sweep)
+{
+	if (sweep->conflict_logged)
+		return;
+	STRATA_PAUSE("sweep-before-conflict");
+	strata_log_conflict(sweep->storage, sweep->horizon);
+	sweep->conflict_logged = true;
+	STRATA_PAUSE("sweep-after-conflict");
+}
+
+/* The runs of blocks without a bit; sets *nruns and *total. */
+static StrataSpareRun *
+unreferenced_runs(const uint8 *bits, BlockNumber nblocks, int *nruns, uint64 *total)
+{
+	Size		max = 64;
+	StrataSpareRun *runs = palloc(max * sizeof(StrataSpareRun));
+
+	*nruns = 0;
+	*total = 0;
+	for (BlockNumber block = 0; block < nblocks;)
+	{
+		BlockNumber first;
+
+		if (block % 8 == 0 && bits[block / 8] == 0xFF)
+		{
+			block += 8;
+			continue;
+		}
+		if ((bits[block / 8] & (1 << (block % 8))) != 0)
+		{
+			block++;
+			continue;
+		}
+		first = block;
+		while (block < nblocks && (bits[block / 8] & (1 << (block % 8))) == 0)
+			block++;
+
+		if ((Size) *nruns == max)
+		{
+			CHECK_FOR_INTERRUPTS();
+			max *= 2;
+			runs = repalloc_huge(runs, max * sizeof(StrataSpareRun));
+		}
+		runs[*nruns].block = first;
+		runs[*nruns].nblocks = block - first;
+		(*nruns)++;
+		*total += block - first;
+	}
+	return runs;
+}
+
+static void
+sweep_blocks(Sweep *sweep)
+{
+	Oid			relid = RelationGetRelid(sweep->storage);
+	BlockNumber nblocks;
+	uint8	   *bits;
+	StrataSpareRun *runs;
+	int			nruns;
+	uint64		total;
+	uint64		left = 0;
+
+	bits = strata_referenced_blocks(sweep->store, sweep->storage, sweep->horizon, true,
+									&nblocks, NULL, NULL);
+	runs = unreferenced_runs(bits, nblocks, &nruns, &total);
+	pfree(bits);
+	sweep->result->blocks_total = nblocks;
+
+	if (nruns > 0)
+	{
+		log_conflict_once(sweep);
+		(void) strata_lock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
+		left = strata_spare_give(sweep->storage, runs, nruns);
+		strata_unlock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
+		STRATA_PAUSE("sweep-after-give");
+	}
+	pfree(runs);
+	sweep->result->blocks_left = left;
+
+	/* Older free runs may have made way for longer ones. */
+	sweep->result->blocks_freed = total > left ? total - left : 0;
+}
+
+/* StrataDeadTid */
+static bool
+tid_is_dead(uint32 number, uint32 row, void *arg)
+{
+	StrataRowGroup *group = strata_manifest_group((StrataManifest *) arg, number);
+
+	return group == NULL || row >= group->ref.rows || strata_row_deleted(group, row);
+}
+
+/*
+ * Remove TIDs that no snapshot can want: of rows that are deleted, and of row
+ * groups that are gone or whose pass failed.
+ *
+ * That is known when every snapshot sees what the newest pass did, because
+ * then all see one and the same manifest, and no version of it is left that
+ * only old ones see.  While some snapshot is older, the TIDs wait; readers
+ * ignore them.
+ */
+static void
+sweep_index(Sweep *sweep)
+{
+	StrataMetaData meta;
+	StrataManifest *manifest;
+	FullTransactionId newest;
+
+	if (!strata_meta_read(sweep->storage, &meta))
+		return;
+	newest = meta.newest_pass;
+	if (FullTransactionIdIsValid(newest) && !strata_pass_is_settled(newest) &&
+		!FullTransactionIdPrecedes(newest, strata_full_xid(sweep->horizon)))
+		return;
+	if (RelationGetIndexList(sweep->storage) == NIL)
+		return;
+
+	manifest = strata_manifest_get(sweep->store, sweep->storage, GetActiveSnapshot());
+	if (manifest->merged && manifest->incarnation == meta.incarnation)
+	{
+		log_conflict_once(sweep);
+		sweep->result->index_tids_removed =
+			strata_keyindex_bulk_delete(sweep->storage, tid_is_dead, manifest);
+		STRATA_PAUSE("sweep-after-index");
+	}
+	strata_manifest_release(manifest);
+}
+
+static void
+sweep_truncate(Sweep *sweep)
+{
+	Oid			relid = RelationGetRelid(sweep->storage);
+	BlockNumber wanted = RelationGetNumberOfBlocks(sweep->storage) / TRUNCATE_FRACTION;
+	StrataSpareData *spare = strata_spare_read(sweep->storage);
+	const StrataSpareRun *last;
+
+	wanted = Min(Max(wanted, TRUNCATE_MIN_BLOCKS), TRUNCATE_LONG_BLOCKS);
+	if (spare == NULL || spare->nruns == 0)
+		return;
+	last = &spare->runs[spare->nruns - 1];
+	if (last->nblocks < wanted)
+		return;
+
+	log_conflict_once(sweep);
+	(void) strata_lock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
+	sweep->result->blocks_truncated = strata_extent_truncate_tail(sweep->storage, wanted);
+	strata_unlock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
+	pfree(spare);
+}
+
+/*
+ * Take the locks of a pass on the storage of a foreign table.
+ */
+static Oid
+lock_storage(Oid ftrelid)
+{
+	for (;;)
+	{
+		Oid			storage = strata_store_storage(ftrelid);
+
+		if (!OidIsValid(storage))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("storage of foreign table with OID %u is missing", ftrelid)));
+		(void) strata_lock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock, false);
+		LockRelationOid(storage, ShareUpdateExclusiveLock);
+		if (strata_store_storage(ftrelid) == storage)
+			return storage;
+
+		/* Dropped while we waited. */
+		UnlockRelationOid(storage, ShareUpdateExclusiveLock);
+		strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
+	}
+}
+
+void
+strata_sweep(Oid ftrelid, StrataSweepResult *out)
+{
+	Sweep		sweep;
+	Oid			storage;
+
+	memset(out, 0, sizeof(*out));
+	memset(&sweep, 0, sizeof(sweep));
+	sweep.result = out;
+
+	storage = lock_storage(ftrelid);
+	PushActiveSnapshot(GetLatestSnapshot());
+	sweep.store = strata_store_open(ftrelid);
+	sweep.storage = table_open(storage, NoLock);
+
+	sweep.horizon = GetOldestNonRemovableTransactionId(sweep.storage);
+	STRATA_PAUSE("sweep-begin");
+	sweep_blocks(&sweep);
+	sweep_index(&sweep);
+	sweep_truncate(&sweep);
+
+	table_close(sweep.storage, NoLock);
+	strata_store_close(sweep.store);
+	PopActiveSnapshot();
+}
