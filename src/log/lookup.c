@@ -307,9 +307,9 @@ strata_pending_tid(ItemPointer tid, const StrataPendingEntry *entry, uint32 row)
 				   (OffsetNumber) (entry->tid_first + row + 1));
 }
 
-bool
-strata_lookup(StrataLookup *lookup, const StrataKeyProbe *probe,
-			  Datum *values, bool *isnull, ItemPointer tid)
+static bool
+lookup_key(StrataLookup *lookup, const StrataKeyProbe *probe,
+		   Datum *values, bool *isnull, ItemPointer tid)
 {
 	StrataView *view = lookup->view;
 	StrataVersion version;
@@ -357,4 +357,14 @@ strata_lookup(StrataLookup *lookup, const StrataKeyProbe *probe,
 	if (OidIsValid(index))
 		return lookup_by_index(lookup, probe, index, values, isnull, tid);
 	return lookup_by_hash(lookup, probe, values, isnull, tid);
+}
+
+bool
+strata_lookup(StrataLookup *lookup, const StrataKeyProbe *probe,
+			  Datum *values, bool *isnull, ItemPointer tid)
+{
+	bool		result = lookup_key(lookup, probe, values, isnull, tid);
+
+	lookup_report(&lookup->part, &lookup->view->stats);
+	return result;
 }

@@ -29,6 +29,7 @@
 #include "utils/memutils.h"
 
 #define MIN_KEYS	64
+#define LARGE_KEYS	(512 * 1024)
 
 /* A key array may not be longer: STRATA_NO_KEY is taken. */
 #define MAX_KEYS	(PG_UINT32_MAX - 1)
@@ -91,7 +92,9 @@ strata_key_table_add(StrataKeyTable *table, uint32 hash, uint32 entry, uint32 ro
 	Assert(row <= PG_UINT16_MAX);
 	if (table->nkeys == table->maxkeys)
 	{
-		uint64		want = (uint64) table->maxkeys * 2;
+		/* a large array is moved by the page table, and may grow in small steps */
+		uint64		want = table->maxkeys < LARGE_KEYS ? (uint64) table->maxkeys * 2 :
+			(uint64) table->maxkeys + table->maxkeys / 4;
 
 		if (table->nkeys == MAX_KEYS)
 			ereport(ERROR,

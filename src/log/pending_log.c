@@ -11,8 +11,9 @@
  * meanwhile stay until they are more than half of it.  A view whose manifest
  * is older than start gets another one, kept likewise.
  *
- * The table of keys is bounded by a share of strata.cache_size, over all
- * stores; what was used longest ago goes first.  A store whose keys do not fit
+ * The tables of keys are bounded by strata.cache_size, over all stores (the
+ * cache of footers and vectors has as much for itself); what was used longest
+ * ago goes first.  A store whose keys do not fit
  * keeps its entries only, and the rule (pending.c, pending_resolve.c) reads
  * key hashes as it needs them.
  *
@@ -42,6 +43,7 @@
 #include "manifest/options.h"
 #include "storage/page.h"
 
+#include "access/xlog.h"
 #include "miscadmin.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -60,8 +62,7 @@ static bool callback_registered = false;
 static Size
 key_limit(void)
 {
-	/* the other half of the cache is for footers and vectors of row groups */
-	return (Size) strata_cache_size * 1024 / 2;
+	return (Size) strata_cache_size * 1024;
 }
 
 static Size
@@ -580,7 +581,8 @@ strata_pending_current(StrataStore *store, Relation storage,
 
 		/* kept under the caller's context until it is known to be whole */
 		log = log_create(store, storage, CurrentMemoryContext);
-		log->skip_aborted = true;
+		/* on a standby only the snapshot knows what is aborted */
+		log->skip_aborted = !RecoveryInProgress();
 		for (shard = 0; shard < log->nshards; shard++)
 			log->start[shard] = log->trimmed[shard] = manifest->shards[shard].merged_through;
 		(void) log_extend(log, store, storage, manifest, limit, &bytes_read);

@@ -419,6 +419,8 @@ strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 			scan->row = row;
 		}
 		step = scan_advance(scan, values, isnull, tid);
+		if (step != STEP_ROW)
+			scan_report(&scan->part, &scan->view->stats);
 		if (step != STEP_GROUP)
 			return step == STEP_ROW;
 	}

@@ -194,6 +194,17 @@ strata_view_visit_pending(StrataView *view)
 		generations += strata_pending_generations(view->pending, shard,
 												  view->manifest->shards[shard].merged_through);
 	view->stats.generations = generations;
+	strata_view_report_pending(view);
+}
+
+void
+strata_view_report_pending(StrataView *view)
+{
+	StrataViewPrivate *private = view->private_data;
+	uint64		read = strata_pending_bytes_read(view->pending);
+
+	view->stats.bytes_read += read - private->pending_reported;
+	private->pending_reported = read;
 }
 
 void
@@ -206,23 +217,21 @@ void
 strata_view_remove_part(StrataView *view, StrataViewPart *part)
 {
 	part->report(part, &view->stats);
+	strata_view_report_pending(view);
 	dlist_delete(&part->node);
 }
 
 const StrataReadStats *
 strata_view_stats(StrataView *view)
 {
-	StrataViewPrivate *private = view->private_data;
-	uint64		read = strata_pending_bytes_read(view->pending);
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &private->parts)
+	dlist_foreach(iter, &view->private_data->parts)
 	{
 		StrataViewPart *part = dlist_container(StrataViewPart, node, iter.cur);
 
 		part->report(part, &view->stats);
 	}
-	view->stats.bytes_read += read - private->pending_reported;
-	private->pending_reported = read;
+	strata_view_report_pending(view);
 	return &view->stats;
 }

@@ -44,6 +44,9 @@ extern Oid	strata_view_index(StrataView *view);
 extern void strata_view_add_part(StrataView *view, StrataViewPart *part);
 extern void strata_view_remove_part(StrataView *view, StrataViewPart *part);
 
+/* Account for what was read of pending entries since. */
+extern void strata_view_report_pending(StrataView *view);
+
 /* The view's pending generations count as visited. */
 extern void strata_view_visit_pending(StrataView *view);
 
