@@ -422,6 +422,16 @@ strata_decode_pass(Relation rel, HeapTuple tuple, StrataPassRecord *record)
 	record->ended = DatumGetTimestampTz(values[PASS_ENDED]);
 }
 
+int64
+strata_decode_pass_id(Relation rel, HeapTuple tuple)
+{
+	Datum		values[PASS_NATTS];
+	bool		isnull[PASS_NATTS];
+
+	deform(STRATA_TABLE_PASS, rel, tuple, values, isnull, -1);
+	return DatumGetInt64(values[PASS_ID]);
+}
+
 /* ---- store rows ---- */
 
 bool

@@ -1,0 +1,617 @@
+/*-------------------------------------------------------------------------
+ *
+ * manifest.c
+ *	  What a snapshot sees as merged, decoded and cached.
+ *
+ * A snapshot that sees merged_through = g in the rows of strata.shard reads
+ * the row groups and deletes it can see, and the generations after g.  All of
+ * them change in one transaction, a pass, so any MVCC snapshot sees each row
+ * once.  Reading them costs a walk over all of a store's row groups, so a
+ * backend keeps what it decoded.
+ *
+ * Which decoded manifest serves a snapshot is told by the metapage's M (newest
+ * pass) and P (last committed pass before it), read after the snapshot was
+ * taken:
+ *
+ *	- A pass logs M before it writes the manifest, under a lock that keeps
+ *	  other passes out.  So nothing was written since M by anybody else.
+ *	- If the snapshot sees M, it sees what M wrote and all before it.
+ *	- Else, if it sees P, it sees what P wrote and all before it; passes
+ *	  between P and M rolled back.
+ *	- Else the manifest is read under the snapshot and not kept.
+ *	- A transaction that is M sees a part of its own writes, depending on the
+ *	  command: it reads under the snapshot, too.
+ *
+ * M and P are full transaction ids, so what is kept under one never goes
+ * stale; freezing only adds a bit to them (metapage.h), which is masked here.  A
+ * store on which no pass ever committed needs no reading at all.
+ *
+ * The shard rows carry the incarnation of the file they describe.  A snapshot
+ * that sees none of them (it is older than the store) or those of another
+ * incarnation (older than a TRUNCATE) sees nothing merged.  For it the log is
+ * read from the first pending page of the newest shard rows: nothing it could
+ * see is in the log before that, and pages are not reused before that row is
+ * dead to it.
+ *
+ * Pins are released with the memory context they were taken in.
+ *
+ * IDENTIFICATION
+ *	  src/manifest/manifest.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "manifest/catalog.h"
+#include "manifest/deletes.h"
+#include "storage/metapage.h"
+
+#include "access/heapam.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* Manifests kept for one store: the one of M and the one of P. */
+#define CACHE_PER_STORE		2
+
+/* What the manifest of a store without any pass is kept under. */
+#define NO_PASS				UINT64CONST(0)
+
+/* Part of strata.cache_size that decoded manifests may take. */
+#define CACHE_SHARE			2
+
+typedef struct ManifestPin
+{
+	dlist_node	link;			/* in the manifest's list; newest first */
+	MemoryContext context;
+	StrataManifest *manifest;	/* NULL once released */
+	MemoryContextCallback callback;
+} ManifestPin;
+
+/* State of applying deletes: the row group of the pair before. */
+typedef struct ApplyDeletes
+{
+	StrataManifest *manifest;
+	uint32		number;
+	StrataRowGroup *group;		/* NULL: not in the manifest */
+} ApplyDeletes;
+
+/* Cached manifests, most recently used first, and their memory. */
+static dlist_head cache = DLIST_STATIC_INIT(cache);
+static Size cache_memory = 0;
+
+static bool snapshot_sees(Snapshot snapshot, FullTransactionId pass);
+static StrataManifest *manifest_create(Relation storage, int nshards);
+static int	read_shards(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
+static void read_groups(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
+static void read_deletes(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
+static StrataManifest *manifest_read(StrataStore *store, Relation storage,
+									 const StrataMetaData *meta, Snapshot snapshot);
+static void manifest_pin(StrataManifest *manifest);
+static void manifest_unpin(ManifestPin *pin);
+static void manifest_pin_reset(void *arg);
+static StrataManifest *cache_find(Relation storage, uint64 pass);
+static void cache_add(StrataManifest *manifest, Relation storage, uint64 pass);
+static void cache_remove(StrataManifest *manifest);
+
+/*
+ * Does an MVCC snapshot see what this pass wrote?  Not to be asked about the
+ * current transaction.
+ */
+static bool
+snapshot_sees(Snapshot snapshot, FullTransactionId pass)
+{
+	TransactionId xid;
+
+	if (!FullTransactionIdIsValid(pass))
+		return false;
+	if (strata_pass_is_settled(pass))
+		return true;
+	xid = XidFromFullTransactionId(pass);
+	return !XidInMVCCSnapshot(xid, snapshot) && TransactionIdDidCommit(xid);
+}
+
+/* ---- reading ---- */
+
+/*
+ * An empty manifest in a memory context of its own, below the current one
+ * until somebody pins it.
+ */
+static StrataManifest *
+manifest_create(Relation storage, int nshards)
+{
+	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata manifest",
+											   ALLOCSET_SMALL_SIZES);
+	StrataManifest *manifest = MemoryContextAllocZero(mcxt, sizeof(StrataManifest));
+
+	manifest->mcxt = mcxt;
+	manifest->storage = RelationGetRelid(storage);
+	manifest->nshards = nshards;
+	dlist_init(&manifest->pins);
+	return manifest;
+}
+
+/*
+ * Read the shard rows that snapshot sees (NULL: the newest).  Returns the
+ * number of rows of the manifest's incarnation.
+ */
+static int
+read_shards(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+	int			nfound = 0;
+
+	strata_table_scan_begin(&scan, STRATA_TABLE_SHARD, AccessShareLock, ftrelid, snapshot);
+	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
+	{
+		StrataShardRow row;
+
+		strata_decode_shard(scan.rel, tuple, &row);
+		if (row.incarnation != manifest->incarnation)
+			continue;
+		if (row.shard != nfound || nfound >= manifest->nshards)
+			strata_table_corrupted(STRATA_TABLE_SHARD, "shards do not match the store");
+		manifest->shards[nfound++] = row.state;
+	}
+	strata_table_scan_end(&scan);
+	return nfound;
+}
+
+static void
+read_groups(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+	int			allocated = 64;
+
+	manifest->groups = MemoryContextAlloc(manifest->mcxt,
+										  allocated * sizeof(StrataRowGroup));
+	strata_table_scan_begin(&scan, STRATA_TABLE_ROW_GROUP, AccessShareLock, ftrelid, snapshot);
+	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
+	{
+		StrataGroupRow row;
+		StrataRowGroup *group;
+
+		strata_decode_group(scan.rel, tuple, &row);
+		if (row.incarnation != manifest->incarnation)
+			continue;
+		if (manifest->ngroups > 0 &&
+			row.number <= manifest->groups[manifest->ngroups - 1].number)
+			strata_table_corrupted(STRATA_TABLE_ROW_GROUP, "numbers are not in order");
+		if (manifest->ngroups == allocated)
+		{
+			allocated *= 2;
+			manifest->groups = repalloc_huge(manifest->groups,
+											 (Size) allocated * sizeof(StrataRowGroup));
+		}
+
+		group = &manifest->groups[manifest->ngroups++];
+		memset(group, 0, sizeof(StrataRowGroup));
+		group->number = row.number;
+		group->ref = row.ref;
+		if (row.zones != NULL)
+		{
+			Size		length = VARSIZE(row.zones);
+
+			group->zones = MemoryContextAlloc(manifest->mcxt, length);
+			memcpy(group->zones, row.zones, length);
+		}
+		manifest->live_rows += row.ref.rows;
+		manifest->raw_bytes += row.ref.raw_bytes;
+		manifest->stored_bytes += row.ref.length;
+	}
+	strata_table_scan_end(&scan);
+}
+
+/* Mark one row as deleted; pairs of row groups long gone are ignored. */
+static void
+apply_delete(uint32 number, uint32 row, void *arg)
+{
+	ApplyDeletes *apply = arg;
+	StrataRowGroup *group;
+
+	if (number != apply->number)
+	{
+		apply->number = number;
+		apply->group = strata_manifest_group(apply->manifest, number);
+	}
+	group = apply->group;
+	if (group == NULL)
+		return;
+	if (row >= group->ref.rows)
+		strata_table_corrupted(STRATA_TABLE_DELETES,
+							   psprintf("row %u of row group %u does not exist", row, number));
+	if (group->deleted == NULL)
+		group->deleted = MemoryContextAllocZero(apply->manifest->mcxt,
+												(group->ref.rows + 7) / 8);
+	if (strata_row_deleted(group, row))
+		return;
+	group->deleted[row >> 3] |= (uint8) (1 << (row & 7));
+	group->ndeleted++;
+	apply->manifest->live_rows--;
+}
+
+static void
+read_deletes(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+	ApplyDeletes apply = {.manifest = manifest, .number = 0, .group = NULL};
+
+	strata_table_scan_begin(&scan, STRATA_TABLE_DELETES, AccessShareLock, ftrelid, snapshot);
+	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
+	{
+		StrataDeletesRow row;
+
+		strata_decode_deletes(scan.rel, tuple, &row);
+		if (row.incarnation != manifest->incarnation)
+			continue;
+		manifest->ndeletes_rows++;
+		manifest->deletes_bytes += VARSIZE_ANY_EXHDR(row.tids);
+		strata_deletes_decode(row.tids, row.ntids, apply_delete, &apply);
+	}
+	strata_table_scan_end(&scan);
+}
+
+/*
+ * Read the manifest under a snapshot.  What detoasting and decoding leave
+ * behind goes with a context of its own.
+ */
+static StrataManifest *
+manifest_read(StrataStore *store, Relation storage, const StrataMetaData *meta,
+			  Snapshot snapshot)
+{
+	StrataManifest *manifest = manifest_create(storage, store->nshards);
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "strata manifest rows",
+											   ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcontext = MemoryContextSwitchTo(work);
+	int			nfound;
+
+	if (meta->nshards != (uint32) store->nshards)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("storage \"%s\" has %u shards, its store %d",
+						RelationGetRelationName(storage), meta->nshards, store->nshards)));
+
+	snapshot = RegisterSnapshot(snapshot);
+	manifest->incarnation = meta->incarnation;
+	nfound = read_shards(manifest, store->ftrelid, snapshot);
+	manifest->merged = nfound > 0;
+	if (manifest->merged)
+	{
+		read_groups(manifest, store->ftrelid, snapshot);
+		read_deletes(manifest, store->ftrelid, snapshot);
+	}
+	else
+		nfound = read_shards(manifest, store->ftrelid, NULL);
+	UnregisterSnapshot(snapshot);
+
+	if (nfound != manifest->nshards)
+		strata_table_corrupted(STRATA_TABLE_SHARD, "shards do not match the store");
+
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextDelete(work);
+	return manifest;
+}
+
+/* ---- pins ---- */
+
+static void
+manifest_pin(StrataManifest *manifest)
+{
+	ManifestPin *pin = palloc(sizeof(ManifestPin));
+
+	pin->context = CurrentMemoryContext;
+	pin->manifest = manifest;
+	pin->callback.func = manifest_pin_reset;
+	pin->callback.arg = pin;
+	MemoryContextSetParent(manifest->mcxt, CacheMemoryContext);
+	dlist_push_head(&manifest->pins, &pin->link);
+	manifest->refcount++;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &pin->callback);
+}
+
+static void
+manifest_unpin(ManifestPin *pin)
+{
+	StrataManifest *manifest = pin->manifest;
+
+	pin->manifest = NULL;
+	dlist_delete(&pin->link);
+	Assert(manifest->refcount > 0);
+	if (--manifest->refcount == 0 && !manifest->cached)
+		MemoryContextDelete(manifest->mcxt);
+}
+
+static void
+manifest_pin_reset(void *arg)
+{
+	ManifestPin *pin = arg;
+
+	if (pin->manifest != NULL)
+		manifest_unpin(pin);
+}
+
+/*
+ * The pin to release is the one of the current memory context, if there is
+ * one, else the newest.
+ */
+void
+strata_manifest_release(StrataManifest *manifest)
+{
+	ManifestPin *pin = NULL;
+	dlist_iter	iter;
+
+	Assert(!dlist_is_empty(&manifest->pins));
+	dlist_foreach(iter, &manifest->pins)
+	{
+		ManifestPin *candidate = dlist_container(ManifestPin, link, iter.cur);
+
+		if (pin == NULL || candidate->context == CurrentMemoryContext)
+			pin = candidate;
+		if (candidate->context == CurrentMemoryContext)
+			break;
+	}
+	manifest_unpin(pin);
+}
+
+/* ---- the cache ---- */
+
+static StrataManifest *
+cache_find(Relation storage, uint64 pass)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &cache)
+	{
+		StrataManifest *manifest = dlist_container(StrataManifest, link, iter.cur);
+
+		if (manifest->storage == RelationGetRelid(storage) &&
+			manifest->relfilenode == storage->rd_rel->relfilenode &&
+			manifest->pass == pass)
+		{
+			dlist_move_head(&cache, &manifest->link);
+			return manifest;
+		}
+	}
+	return NULL;
+}
+
+/* Take a manifest off the list; free it unless somebody uses it. */
+static void
+cache_remove(StrataManifest *manifest)
+{
+	dlist_delete(&manifest->link);
+	manifest->cached = false;
+	cache_memory -= manifest->memory;
+	if (manifest->refcount == 0)
+		MemoryContextDelete(manifest->mcxt);
+}
+
+/*
+ * Put a manifest on the list and make room: older ones of the same store
+ * first, then whatever was not used for longest.
+ */
+static void
+cache_add(StrataManifest *manifest, Relation storage, uint64 pass)
+{
+	Size		limit = (Size) strata_cache_size * 1024 / CACHE_SHARE;
+	int			same = 0;
+	dlist_mutable_iter iter;
+
+	manifest->cached = true;
+	manifest->relfilenode = storage->rd_rel->relfilenode;
+	manifest->pass = pass;
+	manifest->memory = MemoryContextMemAllocated(manifest->mcxt, true);
+	MemoryContextSetParent(manifest->mcxt, CacheMemoryContext);
+	dlist_push_head(&cache, &manifest->link);
+	cache_memory += manifest->memory;
+
+	dlist_foreach_modify(iter, &cache)
+	{
+		StrataManifest *other = dlist_container(StrataManifest, link, iter.cur);
+
+		if (other->storage == manifest->storage && ++same > CACHE_PER_STORE)
+			cache_remove(other);
+	}
+	while (cache_memory > limit)
+	{
+		StrataManifest *last = dlist_tail_element(StrataManifest, link, &cache);
+
+		if (last == manifest)
+			break;
+		cache_remove(last);
+	}
+}
+
+StrataManifest *
+strata_manifest_get(StrataStore *store, Relation storage, Snapshot snapshot)
+{
+	StrataMetaData meta;
+	FullTransactionId pass = InvalidFullTransactionId;
+	StrataManifest *manifest;
+
+	Assert(snapshot != NULL && IsMVCCSnapshot(snapshot));
+
+	if (!strata_meta_read(storage, &meta))
+	{
+		/* Nothing was ever written: no rows, whoever looks. */
+		memset(&meta, 0, sizeof(meta));
+		meta.incarnation = 1;
+	}
+
+	if (FullTransactionIdIsValid(meta.newest_pass) &&
+		!strata_pass_is_settled(meta.newest_pass) &&
+		TransactionIdIsCurrentTransactionId(XidFromFullTransactionId(meta.newest_pass)))
+		 /* our own: read it */ ;
+	else if (snapshot_sees(snapshot, meta.newest_pass))
+		pass = meta.newest_pass;
+	else if (snapshot_sees(snapshot, meta.committed_pass))
+		pass = meta.committed_pass;
+
+	else if (!FullTransactionIdIsValid(meta.committed_pass) && meta.incarnation == 1)
+	{
+		/*
+		 * No pass committed before M, if there is an M, and the first file has
+		 * no TRUNCATE behind it: the manifest is as the store was created.
+		 */
+		manifest = cache_find(storage, NO_PASS);
+		if (manifest == NULL)
+		{
+			manifest = manifest_create(storage, store->nshards);
+			manifest->merged = true;
+			manifest->incarnation = meta.incarnation;
+			cache_add(manifest, storage, NO_PASS);
+		}
+		manifest_pin(manifest);
+		return manifest;
+	}
+
+	if (FullTransactionIdIsValid(pass))
+	{
+		uint64		key = U64FromFullTransactionId(strata_pass_xid(pass));
+
+		manifest = cache_find(storage, key);
+		if (manifest == NULL)
+		{
+			manifest = manifest_read(store, storage, &meta, snapshot);
+
+			/* A snapshot that sees a pass sees the store. */
+			if (!manifest->merged)
+				strata_table_corrupted(STRATA_TABLE_SHARD, "shards do not match the store");
+			cache_add(manifest, storage, key);
+		}
+	}
+	else
+		manifest = manifest_read(store, storage, &meta, snapshot);
+
+	manifest_pin(manifest);
+	return manifest;
+}
+
+StrataRowGroup *
+strata_manifest_group(StrataManifest *manifest, uint32 number)
+{
+	int			low = 0;
+	int			high = manifest->ngroups - 1;
+
+	while (low <= high)
+	{
+		int			middle = low + (high - low) / 2;
+		StrataRowGroup *group = &manifest->groups[middle];
+
+		if (group->number == number)
+			return group;
+		if (group->number < number)
+			low = middle + 1;
+		else
+			high = middle - 1;
+	}
+	return NULL;
+}
+
+void
+strata_manifest_estimate(StrataStore *store, Relation storage, double *rows,
+						 double *raw_bytes, double *stored_bytes, double *groups)
+{
+	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : GetLatestSnapshot();
+	StrataManifest *manifest;
+
+	snapshot = RegisterSnapshot(snapshot);
+	manifest = strata_manifest_get(store, storage, snapshot);
+	*rows = (double) manifest->live_rows;
+	*raw_bytes = (double) manifest->raw_bytes;
+	*stored_bytes = (double) manifest->stored_bytes;
+	*groups = manifest->ngroups;
+	strata_manifest_release(manifest);
+	UnregisterSnapshot(snapshot);
+}
+
+/* ---- all versions ---- */
+
+/*
+ * A scan that sees every version of a store's rows that is still there.  Index
+ * entries known to be dead are looked at like the others: that they are dead
+ * was found with somebody else's horizon.
+ */
+static void
+versions_begin(StrataTableScan *scan, StrataTable table, Oid ftrelid)
+{
+	strata_table_scan_begin(scan, table, AccessShareLock, ftrelid, SnapshotAny);
+	scan->scan->iscan->ignore_killed_tuples = false;
+}
+
+/* The next version that is not dead to everybody at horizon. */
+static HeapTuple
+versions_next(StrataTableScan *scan, TransactionId horizon)
+{
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = strata_table_scan_next(scan)))
+	{
+		Buffer		buffer = strata_table_scan_buffer(scan);
+		HTSV_Result result;
+
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		result = HeapTupleSatisfiesVacuum(tuple, horizon, buffer);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		if (result != HEAPTUPLE_DEAD)
+			return tuple;
+	}
+	return NULL;
+}
+
+void
+strata_manifest_all_versions(Oid ftrelid, uint32 incarnation, TransactionId horizon,
+							 StrataGroupVersionCallback group_callback,
+							 StrataShardVersionCallback shard_callback, void *arg)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+
+	if (group_callback != NULL)
+	{
+		versions_begin(&scan, STRATA_TABLE_ROW_GROUP, ftrelid);
+		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon)))
+		{
+			StrataGroupRow row;
+
+			strata_decode_group(scan.rel, tuple, &row);
+			if (row.incarnation == incarnation)
+				group_callback(row.number, &row.ref, arg);
+		}
+		strata_table_scan_end(&scan);
+
+		versions_begin(&scan, STRATA_TABLE_DICTIONARY, ftrelid);
+		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon)))
+		{
+			StrataDictionaryRow row;
+			StrataGroupRef ref = {0};
+
+			strata_decode_dictionary(scan.rel, tuple, &row);
+			ref.extent = row.extent;
+			ref.length = row.length;
+			if (row.incarnation == incarnation)
+				group_callback(0, &ref, arg);
+		}
+		strata_table_scan_end(&scan);
+	}
+
+	if (shard_callback != NULL)
+	{
+		versions_begin(&scan, STRATA_TABLE_SHARD, ftrelid);
+		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon)))
+		{
+			StrataShardRow row;
+
+			strata_decode_shard(scan.rel, tuple, &row);
+			if (row.incarnation == incarnation)
+				shard_callback(row.shard, &row.state, arg);
+		}
+		strata_table_scan_end(&scan);
+	}
+}
