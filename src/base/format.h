@@ -55,7 +55,7 @@
 #define STRATA_GROUP_MAGIC		0x47525453u
 
 /* Rows of a vector at most, and raw bytes at which it is closed. */
-#define STRATA_VECTOR_ROWS		2048
+#define STRATA_VECTOR_ROWS		1024
 #define STRATA_VECTOR_BYTES		16384
 
 /* A larger value has a vector of its own. */

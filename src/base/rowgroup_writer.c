@@ -40,6 +40,8 @@
 
 /* Values of a vector after which one that saw no repetition stops looking. */
 #define REPEAT_PATIENCE		128
+/* Values in half a vector's bytes from which on they count as narrow. */
+#define NARROW_VALUES		64
 /* Vectors of a column to pass over after something did not pay. */
 #define RETRY_INTERVAL		8
 
@@ -87,6 +89,7 @@ typedef struct ColumnWriter
 
 	int			skip_repeats;	/* vectors still to pass over */
 	int			skip_zstd;
+	StrataEncoding skip_encoding;	/* that zstd did not pay for */
 
 	/* the chunk: finished vectors */
 	Chunk	   *first;
@@ -218,7 +221,8 @@ store_vector(StrataGroupWriter *writer, ColumnWriter *column, const StrataEncode
 	uint8		flags = encoded->flags;
 	char	   *dst;
 
-	if (length >= TRY_ZSTD_BYTES && column->skip_zstd > 0)
+	if (length >= TRY_ZSTD_BYTES && column->skip_zstd > 0 &&
+		column->skip_encoding == encoded->encoding)
 		column->skip_zstd--;
 	else if (length >= TRY_ZSTD_BYTES)
 	{
@@ -244,7 +248,10 @@ store_vector(StrataGroupWriter *writer, ColumnWriter *column, const StrataEncode
 		{
 			raw_length = encoded->raw_length;
 			if (column->type.byval)
+			{
 				column->skip_zstd = RETRY_INTERVAL;
+				column->skip_encoding = encoded->encoding;
+			}
 		}
 	}
 
@@ -484,10 +491,14 @@ add_image(StrataGroupWriter *writer, ColumnWriter *column, const char *image, Si
 
 	/*
 	 * Close a vector before it gets too long: a small one rather than putting
-	 * a wide value behind narrow ones.
+	 * a wide value behind narrow ones, and one of narrow values early, since
+	 * those gain little from a long one.
 	 */
-	if (column->images_used + len > STRATA_VECTOR_BYTES && column->nimages > 0 &&
-		(column->images_used >= STRATA_VECTOR_BYTES / 2 || len >= STRATA_VECTOR_BYTES))
+	if (column->nimages > 0 &&
+		((column->images_used + len > STRATA_VECTOR_BYTES &&
+		  (column->images_used >= STRATA_VECTOR_BYTES / 2 || len >= STRATA_VECTOR_BYTES)) ||
+		 (column->images_used + len > STRATA_VECTOR_BYTES / 2 &&
+		  column->nimages >= NARROW_VALUES)))
 	{
 		close_vector(writer, column);
 		slot = column->look_for_repeats ?
