@@ -607,6 +607,10 @@ strata_pending_current(StrataStore *store, Relation storage,
 void
 strata_pending_extend(StrataPending *pending, const StrataManifest *manifest)
 {
+	if (pending->log->broken)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access because reading the log was interrupted")));
 	(void) log_extend(pending->log, pending->store, pending->storage, manifest,
 					  0, &pending->bytes_read);
 }
@@ -689,6 +693,15 @@ strata_pending_generations(const StrataPending *pending, int shard, uint32 after
 
 /* ---- entries read again ---- */
 
+bool
+strata_pending_same_entry(const StrataPendingEntry *known, const StrataEntryHeader *header)
+{
+	return header->type == known->type && header->fxid == known->fxid &&
+		header->cid == known->cid &&
+		(known->type != STRATA_ENTRY_ROWS ||
+		 (header->rows == known->rows && header->tombstones == known->tombstones));
+}
+
 StrataEntryHeader *
 strata_pending_read_entry(StrataPending *pending, int entry)
 {
@@ -698,10 +711,7 @@ strata_pending_read_entry(StrataPending *pending, int entry)
 
 	header = strata_log_read_entry(pending->store, pending->storage, known->shard,
 								   &page, known->position.offset);
-	if (header->type != known->type || header->fxid != known->fxid ||
-		header->cid != known->cid ||
-		(known->type == STRATA_ENTRY_ROWS &&
-		 (header->rows != known->rows || header->tombstones != known->tombstones)))
+	if (!strata_pending_same_entry(known, header))
 		strata_page_mismatch(pending->storage, page.block, "log entry");
 	return header;
 }

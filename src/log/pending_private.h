@@ -169,6 +169,10 @@ pending_bit(const uint8 *bitmap, uint64 i)
 /* A log entry read again and compared with what is known of it; palloc'd. */
 extern StrataEntryHeader *strata_pending_read_entry(StrataPending *pending, int entry);
 
+/* Is header that of the known entry? */
+extern bool strata_pending_same_entry(const StrataPendingEntry *known,
+									  const StrataEntryHeader *header);
+
 /*
  * Read an entry's flags again, where freezing may have set one since, so that
  * nobody asks for an outcome that the server no longer keeps.

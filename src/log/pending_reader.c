@@ -8,6 +8,11 @@
  * and decoded as a whole; of a row group only what is asked for is decoded.
  * Each kept entry has a memory context of its own.
  *
+ * A reader in order also keeps a copy of the log page it is on: commits of
+ * single rows put many entries on a page.  What a copy lacks, or what looks
+ * wrong in it, is read through the walk, which checks everything and says
+ * what is wrong.
+ *
  * IDENTIFICATION
  *	  src/log/pending_reader.c
  *
@@ -46,6 +51,11 @@ struct StrataPendingReader
 	uint64		clock;
 	uint64		bytes_read;		/* of slots closed, and of entries of rows */
 	uint64		bytes_decoded;
+
+	/* the page of the last entry; of a reader in order */
+	StrataPageRef page;			/* owner 0: none */
+	uint32		page_lower;
+	PGAlignedBlock *page_copy;
 };
 
 StrataPendingReader *
@@ -90,6 +100,47 @@ close_slot(StrataPendingReader *reader, ReaderSlot *slot)
 		MemoryContextReset(slot->mcxt);
 }
 
+/*
+ * The entry in the copy of its page, or NULL when it is not all there.  Valid
+ * until another entry is asked for.
+ */
+static StrataEntryHeader *
+entry_on_page(StrataPendingReader *reader, const StrataPendingEntry *known)
+{
+	StrataEntryHeader *header;
+	uint32		offset = known->position.offset;
+
+	if (reader->page.owner != known->page.owner || reader->page.block != known->page.block ||
+		reader->page_lower <= offset)
+	{
+		Relation	storage = reader->pending->storage;
+		Buffer		buffer;
+
+		reader->page.owner = 0;
+		if (reader->page_copy == NULL)
+			reader->page_copy = MemoryContextAlloc(reader->mcxt, sizeof(PGAlignedBlock));
+		buffer = strata_page_try_read(storage, known->page.block, STRATA_PAGE_LOG,
+									  known->page.owner, BUFFER_LOCK_SHARE, NULL);
+		if (!BufferIsValid(buffer))
+			return NULL;
+		reader->page_lower = ((PageHeader) BufferGetPage(buffer))->pd_lower;
+		memcpy(reader->page_copy->data, BufferGetPage(buffer), reader->page_lower);
+		UnlockReleaseBuffer(buffer);
+		reader->page = known->page;
+		reader->bytes_read += BLCKSZ;
+	}
+	if (offset != MAXALIGN(offset) || offset < STRATA_LOG_PAGE_START ||
+		reader->page_lower < sizeof(StrataEntryHeader) ||
+		offset > reader->page_lower - sizeof(StrataEntryHeader))
+		return NULL;
+	header = (StrataEntryHeader *) (reader->page_copy->data + offset);
+	if (header->length > reader->page_lower - offset ||
+		strata_entry_check(header, reader->page_lower - offset) != NULL ||
+		!strata_pending_same_entry(known, header))
+		return NULL;
+	return header;
+}
+
 static void
 open_slot(StrataPendingReader *reader, ReaderSlot *slot, int entry)
 {
@@ -100,14 +151,22 @@ open_slot(StrataPendingReader *reader, ReaderSlot *slot, int entry)
 	if (slot->mcxt == NULL)
 		slot->mcxt = AllocSetContextCreate(reader->mcxt, "strata pending entry",
 										   ALLOCSET_DEFAULT_SIZES);
+	slot->header = NULL;
+	slot->decoder = NULL;
+	slot->group = NULL;
 	slot->rows = known->rows;
 	slot->keys = strata_pending_entry_keys(known);
 	old = MemoryContextSwitchTo(slot->mcxt);
 	if (known->type == STRATA_ENTRY_ROWS)
 	{
-		slot->header = strata_pending_read_entry(pending, entry);
+		if (reader->sequential)
+			slot->header = entry_on_page(reader, known);
+		if (slot->header == NULL)
+		{
+			slot->header = strata_pending_read_entry(pending, entry);
+			reader->bytes_read += slot->header->length;
+		}
 		slot->decoder = strata_entry_decode(pending->store, slot->header);
-		reader->bytes_read += slot->header->length;
 		reader->bytes_decoded += slot->header->raw_length;
 	}
 	else
