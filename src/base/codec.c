@@ -58,7 +58,9 @@ strata_column_type_valid(const StrataColumnType *type)
 	if (type->byval)
 		return type->attlen == 1 || type->attlen == 2 ||
 			type->attlen == 4 || type->attlen == 8;
-	return type->attlen == -1 || type->attlen == -2 || type->attlen > 0;
+	if (type->attlen == -1)
+		return type->align == TYPALIGN_INT || type->align == TYPALIGN_DOUBLE;
+	return type->attlen == -2 || type->attlen > 0;
 }
 
 char *
