@@ -387,9 +387,9 @@ entry_merged(const StrataPendingEntry *entry, const StrataManifest *manifest)
 
 /*
  * Drop entries that are merged for manifest if they are more than half of all.
- * Only without users.  False when the log should be read anew instead.
+ * Only without users.
  */
-static bool
+static void
 log_trim(StrataPendingLog *log, const StrataManifest *manifest)
 {
 	bool		changed = false;
@@ -408,7 +408,7 @@ log_trim(StrataPendingLog *log, const StrataManifest *manifest)
 		log->trimmed[i] = manifest->shards[i].merged_through;
 	}
 	if (!changed)
-		return true;
+		return;
 	for (i = 0; i < log->nentries; i++)
 	{
 		if (entry_merged(&log->entries[i], manifest))
@@ -418,12 +418,7 @@ log_trim(StrataPendingLog *log, const StrataManifest *manifest)
 		}
 	}
 	if (dead <= log->nentries / 2 && dead_keys <= log->nkeys / 2)
-		return true;
-
-	/* keys given up: they may fit now */
-	if (log->keyed && log->keys == NULL &&
-		strata_key_table_estimate(log->nkeys - dead_keys) < key_limit() / 2)
-		return false;
+		return;
 
 	log->broken = true;
 	renumbered = MemoryContextAllocHuge(CurrentMemoryContext,
@@ -464,7 +459,6 @@ log_trim(StrataPendingLog *log, const StrataManifest *manifest)
 		log->start[i] = Max(log->start[i], manifest->shards[i].merged_through);
 	pfree(renumbered);
 	log->broken = false;
-	return true;
 }
 
 /* ---- handles ---- */
@@ -561,10 +555,16 @@ strata_pending_current(StrataStore *store, Relation storage,
 	}
 
 	log = registry_find(store, storage, manifest);
-	if (log && log->refcount == 0 && !log_trim(log, manifest))
+	if (log && log->refcount == 0)
 	{
-		log_retire(log);
-		log = NULL;
+		log_trim(log, manifest);
+		if (log->keyed && log->keys == NULL &&
+			strata_key_table_estimate(log->nkeys) < limit / 2)
+		{
+			/* the keys were given up, but would fit now */
+			log_retire(log);
+			log = NULL;
+		}
 	}
 	if (log)
 	{
