@@ -414,6 +414,8 @@ decode_images(const StrataColumnType *type, const char *images, Size len, uint32
 			}
 			else
 			{
+				if (offset != att_align_nominal(offset, type->align))
+					return "a value that is not aligned";
 				if (len - offset < VARHDRSZ)
 					return "a value beyond its vector";
 				if (!VARATT_IS_4B_U(image))
