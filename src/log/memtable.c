@@ -242,6 +242,7 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 			{
 				StrataJudgeKey key = {0};
 				MemoryContext oldcxt;
+				Relation	storage;
 				bool		exists;
 
 				strata_lock_key(memtable->storage, hash);
@@ -249,16 +250,19 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 				key.unique = true;
 				key.values = keyvalues;
 				oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
-				{
-					Relation	storage = relation_open(memtable->storage, NoLock);
-
-					exists = strata_judge_keys(store, storage, &key, 1) != NULL;
-					relation_close(storage, NoLock);
-				}
+				storage = relation_open(memtable->storage, NoLock);
+				exists = strata_judge_keys(store, storage, &key, 1) != NULL;
+				relation_close(storage, NoLock);
 				MemoryContextSwitchTo(oldcxt);
 				MemoryContextReset(memtable->temp_mcxt);
 				if (exists)
 					return false;
+
+				/*
+				 * Bulk loads of a table with on_duplicate 'error' lock no
+				 * keys; one may have put the key since we looked.
+				 */
+				unique = store->options->on_duplicate == STRATA_ON_DUPLICATE_ERROR;
 			}
 		}
 	}
@@ -353,7 +357,9 @@ copy_row(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const bo
 	int			natts = desc->natts;
 	Datum	   *work = memtable->work_values;
 	Size	   *sizes = memtable->work_sizes;
-	Size		size = MAXALIGN(offsetof(StrataMemRow, values) + natts * (sizeof(Datum) + sizeof(bool)));
+	Size		header_size = MAXALIGN(offsetof(StrataMemRow, values) +
+									   natts * (sizeof(Datum) + sizeof(bool)));
+	Size		size = header_size;
 	Size		memory = 0;
 	Size		raw = 0;
 	bool		detoasted = false;
@@ -430,8 +436,7 @@ copy_row(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const bo
 	row->memory = memory + GetMemoryChunkSpace(row);
 	row->inline_size = size;
 	row->isnull = (bool *) &row->values[natts];
-	data = (char *) row +
-		MAXALIGN(offsetof(StrataMemRow, values) + natts * (sizeof(Datum) + sizeof(bool)));
+	data = (char *) row + header_size;
 	for (int i = 0; i < natts; i++)
 	{
 		row->isnull[i] = isnull[i] || TupleDescAttr(desc, i)->attisdropped;

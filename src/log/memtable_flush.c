@@ -93,8 +93,9 @@ strata_memtable_append(StrataMemtable *memtable)
 
 /*
  * A small statement under READ COMMITTED locks its keys, so that it waits for
- * whoever selected one FOR UPDATE.  A larger one is ordered per key only, by
- * position; in a transaction whose snapshot is fixed, judging does more.
+ * whoever selected one FOR UPDATE or is about to put one if it is not there.
+ * A larger one is ordered per key only, by position.  In a transaction whose
+ * snapshot is fixed, judging does more.
  */
 static void
 lock_keys(StrataMemtable *memtable)
@@ -112,8 +113,8 @@ lock_keys(StrataMemtable *memtable)
 		{
 			const StrataMemRow *row = memtable->shards[shard].rows[i];
 
-			/* uniqueness is judged, tombstones' keys were locked when found */
-			if (!row->unique && !row->tombstone)
+			/* tombstones' keys were locked when they were found */
+			if (!row->tombstone)
 				hashes[nhashes++] = row->hash;
 		}
 	}

@@ -24,7 +24,7 @@ typedef struct StrataMemRow
 	uint32		hash;
 	uint32		index;			/* in its shard's array */
 	bool		tombstone;
-	bool		unique;			/* on_duplicate error: judge when linked */
+	bool		unique;			/* a live row is an error: judged when linked */
 	int16		nvalues;
 	Size		raw;			/* bytes of data, as row groups count */
 	Size		memory;			/* all allocations */
