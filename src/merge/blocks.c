@@ -56,7 +56,7 @@ typedef enum BlockUse
 	USE_LOG,					/* detail: shard */
 	USE_EXTENT,					/* detail: shard */
 	USE_PENDING_GROUP,			/* detail: shard */
-	USE_BASE					/* detail: row group number */
+	USE_BASE					/* detail: row group number; 0: a dictionary */
 } BlockUse;
 
 typedef struct BlockReference
@@ -229,6 +229,8 @@ describe_use(const BlockReference *reference)
 		case USE_PENDING_GROUP:
 			return psprintf("a pending row group of shard %u", reference->detail);
 		case USE_BASE:
+			if (reference->detail == 0)
+				return "a dictionary";
 			return psprintf("row group %u", reference->detail);
 	}
 	return "";

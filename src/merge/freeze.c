@@ -71,13 +71,7 @@ typedef struct Freeze
 	uint16		flag[MAX_PAGE_ENTRIES];
 } Freeze;
 
-/* StrataGroupVersionCallback: row groups hold no xids. */
-static void
-ignore_group(uint32 number, const StrataGroupRef *ref, void *arg)
-{
-}
-
-/* StrataShardVersionCallback */
+/* StrataShardVersionCallback; row groups hold no xids */
 static void
 note_shard(int shard, const StrataShardState *state, void *arg)
 {
@@ -195,8 +189,8 @@ strata_freeze(Relation storage, VacuumParams *params, BufferAccessStrategy strat
 			pfree(freeze);
 			return;
 		}
-		strata_manifest_all_versions(ftrelid, meta.incarnation, freeze->horizon,
-									 ignore_group, note_shard, freeze);
+		strata_manifest_all_versions(ftrelid, meta.incarnation, freeze->horizon, NULL,
+									 note_shard, freeze);
 
 		strata_log_conflict(storage, freeze->horizon);
 		STRATA_PAUSE("freeze-after-conflict");
