@@ -49,6 +49,7 @@
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "storage/procarray.h"
+#include "utils/inval.h"
 #include "utils/rel.h"
 
 #define MAX_PAGE_ENTRIES	(STRATA_LOG_PAGE_CAPACITY / sizeof(StrataEntryHeader))
@@ -59,6 +60,7 @@ typedef struct Freeze
 	TransactionId horizon;
 	uint64		limit;			/* the same as full xid */
 	uint64		oldest_left;	/* oldest xid not frozen, or limit */
+	bool		frozen;			/* anything */
 
 	/* oldest version of each shard's manifest row */
 	StrataShardState oldest[STRATA_MAX_SHARDS];
@@ -109,6 +111,7 @@ freeze_page(Freeze *freeze)
 	UnlockReleaseBuffer(buffer);
 	STRATA_PAUSE("freeze-after-page");
 
+	freeze->frozen = true;
 	freeze->nentries = 0;
 	vacuum_delay_point();
 }
@@ -197,6 +200,10 @@ strata_freeze(Relation storage, VacuumParams *params, BufferAccessStrategy strat
 		for (uint32 shard = 0; shard < meta.nshards; shard++)
 			freeze_shard(freeze, shard);
 		strata_meta_settle_passes(storage, freeze->horizon);
+
+		/* Backends keep flags of entries that they have read. */
+		if (freeze->frozen)
+			CacheInvalidateRelcache(storage);
 	}
 
 	oldest_left = XidFromFullTransactionId(FullTransactionIdFromU64(freeze->oldest_left));
