@@ -51,14 +51,18 @@ typedef struct ModifyState
 
 static void refuse_layer_table(Oid relid);
 static void begin_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo);
-static void end_insert(ResultRelInfo *rinfo);
+static void end_insert(EState *estate, ResultRelInfo *rinfo);
 
 /* Tables over one layer of a store are read-only. */
 static void
 refuse_layer_table(Oid relid)
 {
-	StrataOptions *options = strata_options_get(relid);
+	StrataOptions *options;
 
+	/* only tables with a store of their own have a storage relation */
+	if (OidIsValid(strata_store_storage(relid)))
+		return;
+	options = strata_options_get(relid);
 	if (options->layer != STRATA_LAYER_ALL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -110,7 +114,7 @@ strataBeginForeignModify(ModifyTableState *mtstate, ResultRelInfo *rinfo,
 void
 strataEndForeignModify(EState *estate, ResultRelInfo *rinfo)
 {
-	end_insert(rinfo);
+	end_insert(estate, rinfo);
 }
 
 /*
@@ -127,7 +131,7 @@ strataBeginForeignInsert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 void
 strataEndForeignInsert(EState *estate, ResultRelInfo *rinfo)
 {
-	end_insert(rinfo);
+	end_insert(estate, rinfo);
 }
 
 static void
@@ -170,16 +174,21 @@ begin_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 }
 
 static void
-end_insert(ResultRelInfo *rinfo)
+end_insert(EState *estate, ResultRelInfo *rinfo)
 {
 	ModifyState *state = rinfo->ri_FdwState;
+	MemoryContext oldcxt;
 
 	if (state == NULL)
 		return;
 	rinfo->ri_FdwState = NULL;
 	strata_memtable_end(state->memtable);
 	table_close(state->storage, NoLock);
+
+	/* a store is closed in the context it was opened in */
+	oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
 	strata_store_close(state->store);
+	MemoryContextSwitchTo(oldcxt);
 }
 
 TupleTableSlot *

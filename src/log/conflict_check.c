@@ -34,7 +34,9 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "log/conflict_check.h"
+#include "log/pending_private.h"
 
 #include "access/twophase.h"
 #include "access/xact.h"
@@ -77,6 +79,7 @@ static int	hash_cmp(const void *a, const void *b);
 static int	judge_key_cmp(const void *a, const void *b, void *arg);
 static int	judge_hash_cmp(const void *a, const void *b);
 static int	key_lock_cap(void);
+static StrataOutcome current_outcome(Judge *judge, int index);
 static bool accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg);
 static Verdict judge_pending(Judge *judge);
 static const Datum *judge_base(Judge *judge, StrataJudgeKey *keys, int nkeys);
@@ -233,17 +236,36 @@ strata_judge_keys(StrataStore *store, Relation storage, StrataJudgeKey *keys, in
 	return duplicate;
 }
 
+/* What became of an entry's transaction by now. */
+static StrataOutcome
+current_outcome(Judge *judge, int index)
+{
+	const StrataPendingEntry *entry = strata_pending_entry(judge->pending, index);
+
+	/* read before VACUUM froze it, and VACUUM has gone further since? */
+	if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) == 0 &&
+		TransactionIdPrecedes(XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid)),
+							  strata_oldest_clog_xid()))
+	{
+		strata_pending_refresh_flags(judge->pending, index);
+		entry = strata_pending_entry(judge->pending, index);
+	}
+	return strata_xid_outcome(entry->fxid, entry->flags);
+}
+
 static bool
 accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
 {
-	const Judge *judge = arg;
+	Judge	   *judge = arg;
 
-	if (index >= judge->end)
+	/* appended later, or in the base table already */
+	if (index >= judge->end ||
+		entry->position.generation <= judge->manifest->shards[entry->shard].merged_through)
 		return false;
 	if (judge->key->linked &&
 		strata_position_cmp(&entry->position, &judge->key->position) >= 0)
 		return false;
-	return strata_xid_outcome(entry->fxid, entry->flags) != STRATA_XID_ABORTED;
+	return current_outcome(judge, index) != STRATA_XID_ABORTED;
 }
 
 /*
@@ -268,14 +290,16 @@ judge_pending(Judge *judge)
 	for (;;)
 	{
 		StrataVersion version;
+		StrataOutcome outcome;
 		const StrataPendingEntry *entry;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!strata_pending_find(judge->pending, &probe, accept_not_aborted, judge, &version))
 			return VERDICT_BASE;
 
+		outcome = current_outcome(judge, version.entry);
 		entry = strata_pending_entry(judge->pending, version.entry);
-		switch (strata_xid_outcome(entry->fxid, entry->flags))
+		switch (outcome)
 		{
 			case STRATA_XID_ABORTED:
 				/* just now; another version wins */
