@@ -12,6 +12,7 @@
 #ifndef STRATA_LIFECYCLE_H
 #define STRATA_LIFECYCLE_H
 
+#include "manifest/manifest.h"
 #include "manifest/store.h"
 
 /*
@@ -20,5 +21,13 @@
  * foreign table; takes it on the storage.
  */
 extern void strata_store_truncate(Oid ftrelid);
+
+/*
+ * Does the log of a store hold no entry after what the manifest says is
+ * merged?  Filled in by _PG_init: this layer does not know the log.
+ */
+typedef bool (*StrataLogIsEmpty) (Relation storage, int nshards,
+								  const StrataManifest *manifest);
+extern StrataLogIsEmpty strata_log_is_empty_hook;
 
 #endif							/* STRATA_LIFECYCLE_H */

@@ -27,7 +27,11 @@
 
 #include "manifest/options.h"
 
+#include "access/htup_details.h"
 #include "access/reloptions.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_foreign_table.h"
 #include "commands/defrem.h"
@@ -37,8 +41,11 @@
 #include "nodes/value.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/regproc.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
 #include "utils/varlena.h"
 
 PG_FUNCTION_INFO_V1(strata_validator);
@@ -459,6 +466,39 @@ strata_options_store(const StrataOptions *options, bool missing_ok)
 	RangeVar   *name = makeRangeVarFromNameList(stringToQualifiedNameList(options->store));
 
 	return RangeVarGetRelid(name, NoLock, missing_ok);
+}
+
+/*
+ * What ALTER FOREIGN TABLE ... OPTIONS (SET name 'value') does.
+ */
+void
+strata_options_set(Oid ftrelid, const char *name, const char *value)
+{
+	Relation	rel = table_open(ForeignTableRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCacheCopy1(FOREIGNTABLEREL, ObjectIdGetDatum(ftrelid));
+	DefElem    *elem = makeDefElemExtended(NULL, pstrdup(name),
+										   (Node *) makeString(pstrdup(value)),
+										   DEFELEM_SET, -1);
+	Datum		values[Natts_pg_foreign_table] = {0};
+	bool		isnull[Natts_pg_foreign_table] = {0};
+	bool		replace[Natts_pg_foreign_table] = {0};
+	int			column = Anum_pg_foreign_table_ftoptions - 1;
+	Datum		options;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for foreign table %u", ftrelid);
+	options = SysCacheGetAttr(FOREIGNTABLEREL, tuple, Anum_pg_foreign_table_ftoptions,
+							  &isnull[column]);
+	values[column] = transformGenericOptions(ForeignTableRelationId,
+											 isnull[column] ? (Datum) 0 : options,
+											 list_make1(elem), InvalidOid);
+	isnull[column] = false;
+	replace[column] = true;
+	tuple = heap_modify_tuple(tuple, RelationGetDescr(rel), values, isnull, replace);
+	CatalogTupleUpdate(rel, &tuple->t_self, tuple);
+	table_close(rel, NoLock);
+	CacheInvalidateRelcacheByRelid(ftrelid);
+	CommandCounterIncrement();
 }
 
 /*

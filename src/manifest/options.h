@@ -68,6 +68,9 @@ extern StrataOptions *strata_options_get(Oid ftrelid);
 /* The foreign table that the option "store" of a layer table names. */
 extern Oid	strata_options_store(const StrataOptions *options, bool missing_ok);
 
+/* Replace the value of an option that is set; the table is locked exclusively. */
+extern void strata_options_set(Oid ftrelid, const char *name, const char *value);
+
 /* Parse an option list (DefElem), filling in defaults; raises on bad values. */
 extern StrataOptions *strata_options_parse(List *defelems);
 
