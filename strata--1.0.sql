@@ -191,12 +191,13 @@ COMMENT ON FUNCTION strata.sweep(regclass) IS
 
 CREATE FUNCTION strata.verify(
     relation regclass,
+    swept boolean DEFAULT false,
     OUT object text,
     OUT problem text)
 RETURNS SETOF record
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_verify';
-COMMENT ON FUNCTION strata.verify(regclass) IS
-    'check everything stored for a table; a row for each fault';
+COMMENT ON FUNCTION strata.verify(regclass, boolean) IS
+    'check everything stored for a table; a row for each fault; swept: unreferenced blocks are faults';
 
 CREATE FUNCTION strata.create_key_index(relation regclass) RETURNS boolean
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_create_key_index';
