@@ -113,18 +113,18 @@ for my $round (1 .. $rounds)
 
 # One backend dies with SIGSEGV in mid-append and in mid-merge: the postmaster
 # restarts everybody, committed data is intact (P57).
-for my $point ('append-after-record', 'pass-before-manifest', 'pass-before-commit')
+for my $point ('log-append-after-record', 'pass-before-manifest', 'pass-before-commit')
 {
 	my $before = fingerprint($node, 't');
 	$node->safe_psql('postgres', "SELECT * FROM strata.seal('t')");
 	pause_arm($node, $point, 'segv');
-	my $sql = $point =~ /^append/ ? "INSERT INTO t VALUES ('ghost-$point')"
+	my $sql = $point =~ /^log-append/ ? "INSERT INTO t VALUES ('ghost-$point')"
 	  : "INSERT INTO t VALUES ('$point', 99); SELECT * FROM strata.seal('t'); SELECT * FROM strata.merge('t')";
 	my $ret = $node->psql('postgres', $sql, timeout => 60);
 	isnt($ret, 0, "$point: the backend died");
 	pause_clear($node, $point);
 	$node->poll_query_until('postgres', 'SELECT true') or die 'no restart';
-	if ($point =~ /^append/) { is(fingerprint($node, 't'), $before, "$point: rows as before"); }
+	if ($point =~ /^log-append/) { is(fingerprint($node, 't'), $before, "$point: rows as before"); }
 	else { is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE id = '$point'"), 1, "$point: the committed row is there"); }
 	verify_clean($node, 't', $point);
 }

@@ -43,7 +43,7 @@ like($err, qr/invalid input syntax for type integer.*line 20001/s, 'COPY names t
 cmp_ok(settle('bad COPY'), '<=', $size + 1024 * 1024, 'bad COPY: the space came back');
 
 # Killed between taking the extent and writing it, and in mid-write.
-for my $point ('append-extent-taken', 'extent-write')
+for my $point ('log-extent-after-record', 'storage-run-written')
 {
 	pause_arm($node, $point, 'kill');
 	$ret = $node->psql('postgres', $load, timeout => 120);
