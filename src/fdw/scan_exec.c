@@ -449,7 +449,7 @@ strataEndForeignScan(ForeignScanState *node)
 	if (state->view != NULL)
 		strata_view_end(state->view);
 	table_close(state->storage, NoLock);
-	strata_store_close(state->store);
+	/* and with the context goes the pin on the store */
 	MemoryContextDelete(state->mcxt);
 	node->fdw_state = NULL;
 }
