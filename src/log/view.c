@@ -71,7 +71,7 @@ strata_view_end(StrataView *view)
 {
 	Assert(dlist_is_empty(&view->private_data->parts));
 	strata_pending_unpin(view->pending);
-	strata_manifest_release(view->manifest);
+	/* the manifest's pin belongs to the context */
 	MemoryContextDelete(view->private_data->mcxt);
 }
 
