@@ -29,6 +29,8 @@
 #include "postgres.h"
 
 #include "base/keyindex.h"
+
+#include "base/collation.h"
 #include "storage/metapage.h"
 #include "storage/relation_am.h"
 
@@ -43,37 +45,17 @@
 #include "catalog/index.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_collation.h"
-#include "catalog/pg_database.h"
 #include "catalog/pg_index.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/pg_locale.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
-
-/* ---- collation versions ---- */
-
-/* What this session found out about a collation. */
-typedef struct CollationCheck
-{
-	Oid			collation;
-	bool		trusted;
-} CollationCheck;
-
-static CollationCheck *checked = NULL;
-static int	nchecked = 0;
-
-static void forget_collations(Datum arg, int cacheid, uint32 hashvalue);
-static char *recorded_version(Oid collation, char *provider, char **locale);
-static bool collation_trusted(Relation index, Oid collation);
 
 /* ---- finding ---- */
 
@@ -86,120 +68,6 @@ typedef struct KeyIndexState
 static bool is_btree(Oid indexrelid);
 static bool is_usable(Oid indexrelid, int natts);
 static void look_at_indexes(Relation storage, KeyIndexState *state);
-
-/*
- * A collation or the database was changed (REFRESH VERSION, for one): look
- * again.
- */
-static void
-forget_collations(Datum arg, int cacheid, uint32 hashvalue)
-{
-	nchecked = 0;
-}
-
-/*
- * The version that the catalog recorded for a collation, NULL when it keeps
- * none; what to compute the actual one from goes to provider and locale.
- */
-static char *
-recorded_version(Oid collation, char *provider, char **locale)
-{
-	HeapTuple	tuple;
-	Datum		value;
-	bool		isnull;
-	char	   *version;
-
-	*locale = NULL;
-	if (collation == DEFAULT_COLLATION_OID)
-	{
-		Form_pg_database database;
-
-		tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
-		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
-		database = (Form_pg_database) GETSTRUCT(tuple);
-		*provider = database->datlocprovider;
-		value = SysCacheGetAttr(DATABASEOID, tuple,
-								*provider == COLLPROVIDER_ICU ?
-								Anum_pg_database_daticulocale : Anum_pg_database_datcollate,
-								&isnull);
-		if (!isnull)
-			*locale = TextDatumGetCString(value);
-		value = SysCacheGetAttr(DATABASEOID, tuple, Anum_pg_database_datcollversion, &isnull);
-	}
-	else
-	{
-		tuple = SearchSysCache1(COLLOID, ObjectIdGetDatum(collation));
-		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "cache lookup failed for collation %u", collation);
-		*provider = ((Form_pg_collation) GETSTRUCT(tuple))->collprovider;
-		value = SysCacheGetAttr(COLLOID, tuple,
-								*provider == COLLPROVIDER_ICU ?
-								Anum_pg_collation_colliculocale : Anum_pg_collation_collcollate,
-								&isnull);
-		if (!isnull)
-			*locale = TextDatumGetCString(value);
-		value = SysCacheGetAttr(COLLOID, tuple, Anum_pg_collation_collversion, &isnull);
-	}
-	version = isnull ? NULL : TextDatumGetCString(value);
-	ReleaseSysCache(tuple);
-	return version;
-}
-
-/*
- * Does the collation still sort as when its version was recorded?  Asked once
- * a session, with a warning when not.
- */
-static bool
-collation_trusted(Relation index, Oid collation)
-{
-	static bool registered = false;
-	char	   *recorded;
-	char	   *actual = NULL;
-	char	   *locale;
-	char		provider;
-	bool		trusted;
-
-	if (!OidIsValid(collation))
-		return true;
-	for (int i = 0; i < nchecked; i++)
-	{
-		if (checked[i].collation == collation)
-			return checked[i].trusted;
-	}
-
-	if (!registered)
-	{
-		CacheRegisterSyscacheCallback(COLLOID, forget_collations, (Datum) 0);
-		CacheRegisterSyscacheCallback(DATABASEOID, forget_collations, (Datum) 0);
-		registered = true;
-	}
-
-	recorded = recorded_version(collation, &provider, &locale);
-	if (recorded != NULL && locale != NULL)
-		actual = get_collation_actual_version(provider, locale);
-	trusted = recorded == NULL || (actual != NULL && strcmp(recorded, actual) == 0);
-
-	if (!trusted)
-		ereport(WARNING,
-				(errcode(ERRCODE_COLLATION_MISMATCH),
-				 errmsg("key index \"%s\" is not used because collation \"%s\" has changed",
-						RelationGetRelationName(index), get_collation_name(collation)),
-				 errdetail("The catalog recorded version %s, the operating system provides version %s.",
-						   recorded, actual ? actual : "(none)"),
-				 errhint("Rebuild the index with REINDEX, then use ALTER %s ... REFRESH %sVERSION.",
-						 collation == DEFAULT_COLLATION_OID ? "DATABASE" : "COLLATION",
-						 collation == DEFAULT_COLLATION_OID ? "COLLATION " : "")));
-
-	if (checked == NULL)
-		checked = MemoryContextAlloc(TopMemoryContext, sizeof(CollationCheck));
-	else
-		checked = repalloc(checked, (nchecked + 1) * sizeof(CollationCheck));
-	checked[nchecked].collation = collation;
-	checked[nchecked].trusted = trusted;
-	nchecked++;
-	return trusted;
-}
 
 static bool
 is_btree(Oid indexrelid)
@@ -273,7 +141,7 @@ strata_keyindex_find(Relation storage, bool *present)
 	index = index_open(state.usable, AccessShareLock);
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
-		if (!collation_trusted(index, index->rd_indcollation[i]))
+		if (!strata_collation_trusted(RelationGetRelationName(index), index->rd_indcollation[i]))
 		{
 			state.usable = InvalidOid;
 			break;
@@ -621,6 +489,7 @@ typedef struct BuildGroup
 {
 	uint32		number;
 	StrataGroupRef ref;
+	const StrataRowGroup *seen; /* to tell deleted rows, NULL: feed all */
 } BuildGroup;
 
 typedef struct BuildGroups
@@ -630,25 +499,38 @@ typedef struct BuildGroups
 	BuildGroup *groups;
 } BuildGroups;
 
+static void add_build_group(BuildGroups *list, uint32 number, const StrataGroupRef *ref,
+							const StrataRowGroup *seen);
 static void collect_group(uint32 number, const StrataGroupRef *ref, void *arg);
 static int	build_group_cmp(const void *a, const void *b);
+static double build_from_group(StrataStore *store, Relation storage, Relation index,
+							   IndexInfo *info, const BuildGroup *group,
+							   const Bitmapset *needed, IndexBuildCallback callback,
+							   void *state);
+
+static void
+add_build_group(BuildGroups *list, uint32 number, const StrataGroupRef *ref,
+				const StrataRowGroup *seen)
+{
+	if (list->n == list->size)
+	{
+		list->size = Max(64, list->size * 2);
+		list->groups = list->groups == NULL ?
+			palloc(list->size * sizeof(BuildGroup)) :
+			repalloc_huge(list->groups, (Size) list->size * sizeof(BuildGroup));
+	}
+	list->groups[list->n].number = number;
+	list->groups[list->n].ref = *ref;
+	list->groups[list->n].seen = seen;
+	list->n++;
+}
 
 static void
 collect_group(uint32 number, const StrataGroupRef *ref, void *arg)
 {
-	BuildGroups *list = arg;
-
 	/* Dictionaries are reported, too; they have no rows. */
-	if (ref->rows == 0)
-		return;
-	if (list->n == list->size)
-	{
-		list->size *= 2;
-		list->groups = repalloc_huge(list->groups, (Size) list->size * sizeof(BuildGroup));
-	}
-	list->groups[list->n].number = number;
-	list->groups[list->n].ref = *ref;
-	list->n++;
+	if (ref->rows > 0)
+		add_build_group(arg, number, ref, NULL);
 }
 
 static int
@@ -660,81 +542,103 @@ build_group_cmp(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
+/* Feed the rows of one row group; allocates in a context of its own. */
+static double
+build_from_group(StrataStore *store, Relation storage, Relation index, IndexInfo *info,
+				 const BuildGroup *group, const Bitmapset *needed,
+				 IndexBuildCallback callback, void *state)
+{
+	int			natts = RelationGetNumberOfAttributes(storage);
+	MemoryContext group_context = AllocSetContextCreate(CurrentMemoryContext,
+														"strata index build group",
+														ALLOCSET_DEFAULT_SIZES);
+	MemoryContext row_context = AllocSetContextCreate(group_context, "strata index build row",
+													  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(group_context);
+	StrataGroupReader *reader = strata_group_open(store, storage, &group->ref, needed, true);
+	uint32		nrows = strata_group_rows(reader);
+	double		fed = 0;
+
+	MemoryContextSwitchTo(row_context);
+	for (uint32 row = 0; row < nrows; row++)
+	{
+		Datum		keyvalues[INDEX_MAX_KEYS];
+		Datum		values[INDEX_MAX_KEYS];
+		bool		isnull[INDEX_MAX_KEYS];
+		ItemPointerData tid;
+
+		CHECK_FOR_INTERRUPTS();
+		if (group->seen != NULL && strata_row_deleted(group->seen, row))
+			continue;
+		strata_group_fetch_key(reader, row, keyvalues);
+		form_key(info, keyvalues, natts, values, isnull);
+		strata_base_tid(&tid, group->number, row);
+		callback(index, &tid, values, isnull, true, state);
+		fed++;
+		MemoryContextReset(row_context);
+	}
+	MemoryContextSwitchTo(old);
+	strata_group_close(reader);
+	MemoryContextDelete(group_context);
+	return fed;
+}
+
 double
 strata_keyindex_build_scan(Relation storage, Relation index, struct IndexInfo *index_info,
-						   IndexBuildCallback callback, void *state)
+						   Snapshot snapshot, IndexBuildCallback callback, void *state)
 {
 	Oid			ftrelid = strata_store_of_storage(RelationGetRelid(storage));
-	int			natts = RelationGetNumberOfAttributes(storage);
 	StrataMetaData meta;
 	StrataStore *store;
-	BuildGroups list;
+	StrataManifest *manifest = NULL;
+	Snapshot	latest = NULL;
+	BuildGroups list = {0};
 	Bitmapset  *needed = NULL;
-	MemoryContext group_context;
-	MemoryContext row_context;
-	MemoryContext old;
 	double		rows = 0;
 
 	if (!OidIsValid(ftrelid) || !strata_meta_read(storage, &meta))
 		return 0;
+	store = strata_store_open(ftrelid);
 
 	/* What the manifest lists is remembered first: reading takes long. */
-	list.n = 0;
-	list.size = 64;
-	list.groups = palloc(list.size * sizeof(BuildGroup));
-	strata_manifest_all_versions(ftrelid, meta.incarnation,
-								 GetOldestNonRemovableTransactionId(storage),
-								 collect_group, NULL, &list);
-	qsort(list.groups, list.n, sizeof(BuildGroup), build_group_cmp);
+	if (snapshot == NULL)
+		strata_manifest_all_versions(ftrelid, meta.incarnation,
+									 GetOldestNonRemovableTransactionId(storage),
+									 collect_group, NULL, &list);
+	else
+	{
+		/* amcheck locks out passes before it asks for "any" row. */
+		if (!IsMVCCSnapshot(snapshot))
+			snapshot = latest = RegisterSnapshot(GetLatestSnapshot());
+		manifest = strata_manifest_get(store, storage, snapshot);
+		if (manifest->merged && manifest->incarnation == meta.incarnation)
+		{
+			for (int i = 0; i < manifest->ngroups; i++)
+				add_build_group(&list, manifest->groups[i].number,
+								&manifest->groups[i].ref, &manifest->groups[i]);
+		}
+	}
+	if (list.n > 0)
+		qsort(list.groups, list.n, sizeof(BuildGroup), build_group_cmp);
 
-	store = strata_store_open(ftrelid);
 	for (int i = 0; i < store->key.natts; i++)
 		needed = bms_add_member(needed, store->key.attnum[i]);
-
-	group_context = AllocSetContextCreate(CurrentMemoryContext, "strata index build group",
-										  ALLOCSET_DEFAULT_SIZES);
-	row_context = AllocSetContextCreate(CurrentMemoryContext, "strata index build row",
-										ALLOCSET_DEFAULT_SIZES);
-
 	for (int i = 0; i < list.n; i++)
 	{
-		StrataGroupReader *reader;
-		uint32		nrows;
-
-		/* A row group has one row for each version of its manifest row. */
-		if (i > 0 && list.groups[i].number == list.groups[i - 1].number)
-			continue;
-
-		old = MemoryContextSwitchTo(group_context);
-		reader = strata_group_open(store, storage, &list.groups[i].ref, needed, true);
-		nrows = strata_group_rows(reader);
-
-		MemoryContextSwitchTo(row_context);
-		for (uint32 row = 0; row < nrows; row++)
-		{
-			Datum		keyvalues[INDEX_MAX_KEYS];
-			Datum		values[INDEX_MAX_KEYS];
-			bool		isnull[INDEX_MAX_KEYS];
-			ItemPointerData tid;
-
-			CHECK_FOR_INTERRUPTS();
-			strata_group_fetch_key(reader, row, keyvalues);
-			form_key(index_info, keyvalues, natts, values, isnull);
-			strata_base_tid(&tid, list.groups[i].number, row);
-			callback(index, &tid, values, isnull, true, state);
-			rows++;
-			MemoryContextReset(row_context);
-		}
-		MemoryContextSwitchTo(old);
-		strata_group_close(reader);
-		MemoryContextReset(group_context);
+		/* A row group has one entry for each version of its manifest row. */
+		if (i == 0 || list.groups[i].number != list.groups[i - 1].number)
+			rows += build_from_group(store, storage, index, index_info, &list.groups[i],
+									 needed, callback, state);
 	}
 
-	MemoryContextDelete(row_context);
-	MemoryContextDelete(group_context);
+	if (manifest != NULL)
+		strata_manifest_release(manifest);
+	if (latest != NULL)
+		UnregisterSnapshot(latest);
 	strata_store_close(store);
 	bms_free(needed);
-	pfree(list.groups);
+	if (list.groups != NULL)
+		pfree(list.groups);
 	return rows;
 }
 

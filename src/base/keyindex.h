@@ -93,7 +93,7 @@ extern bool strata_keyindex_drop(StrataStore *store, Relation storage);
 
 /* StrataStorageHooks.index_build */
 extern double strata_keyindex_build_scan(Relation storage, Relation index,
-										 struct IndexInfo *index_info,
+										 struct IndexInfo *index_info, Snapshot snapshot,
 										 IndexBuildCallback callback, void *state);
 
 /* Remove TIDs of row groups / rows for which dead() says so (sweep). */

@@ -407,6 +407,7 @@ storage_index_build_range_scan(Relation table_rel, Relation index_rel, IndexInfo
 							   IndexBuildCallback callback, void *callback_state,
 							   TableScanDesc scan)
 {
+	Snapshot	snapshot = NULL;
 	double		rows = 0;
 	bool		ours = true;
 
@@ -424,10 +425,15 @@ storage_index_build_range_scan(Relation table_rel, Relation index_rel, IndexInfo
 
 		ours = pg_atomic_fetch_add_u64(&shared->phs_nallocated, 1) == 0;
 	}
+	else if (scan != NULL)
+	{
+		/* Nobody builds an index with a scan of his own; this is a check. */
+		snapshot = scan->rs_snapshot;
+	}
 
 	if (ours && strata_storage_hooks.index_build != NULL &&
 		RelationGetNumberOfBlocks(table_rel) > 0)
-		rows = strata_storage_hooks.index_build(table_rel, index_rel, index_info,
+		rows = strata_storage_hooks.index_build(table_rel, index_rel, index_info, snapshot,
 												callback, callback_state);
 	if (scan != NULL)
 		table_endscan(scan);

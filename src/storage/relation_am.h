@@ -24,11 +24,14 @@
 typedef struct StrataStorageHooks
 {
 	/*
-	 * Feed every base row of the file's incarnation whose manifest row is not
-	 * dead to all to callback (index build).  Returns the number of rows.
+	 * Feed base rows to callback and return their number.  For an index build
+	 * (snapshot NULL): every row of the file's incarnation whose manifest row
+	 * is not dead to all, superseded or not.  For a check of an index against
+	 * its table (amcheck's heapallindexed): the rows that snapshot sees, of
+	 * which the index must have each; sweep removes TIDs of others.
 	 */
 	double		(*index_build) (Relation storage, Relation index,
-								IndexInfo *index_info,
+								IndexInfo *index_info, Snapshot snapshot,
 								IndexBuildCallback callback, void *state);
 
 	/* Freeze what can be frozen, vac_update_relstats.  Never assigns an xid. */
