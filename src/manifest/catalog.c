@@ -363,7 +363,7 @@ strata_decode_group(Relation rel, HeapTuple tuple, StrataGroupRow *row)
 	if (row->ref.rows < 1 || row->ref.rows > STRATA_MAX_GROUP_ROWS)
 		strata_table_corrupted(STRATA_TABLE_ROW_GROUP, "number of rows is out of range");
 	if (!isnull[GROUP_ZONES])
-		row->zones = DatumGetByteaP(values[GROUP_ZONES]);
+		row->zones = (bytea *) DatumGetPointer(values[GROUP_ZONES]);
 }
 
 void

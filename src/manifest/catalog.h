@@ -63,7 +63,7 @@ typedef struct StrataGroupRow
 	uint32		number;
 	uint32		incarnation;
 	StrataGroupRef ref;
-	bytea	   *zones;			/* points into the tuple or palloc'd, may be NULL */
+	bytea	   *zones;			/* as stored, maybe toasted; may be NULL */
 } StrataGroupRow;
 
 typedef struct StrataDictionaryRow

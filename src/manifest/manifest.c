@@ -46,10 +46,8 @@
 #include "manifest/deletes.h"
 #include "storage/metapage.h"
 
-#include "access/heapam.h"
 #include "access/transam.h"
 #include "access/xact.h"
-#include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -195,10 +193,11 @@ read_groups(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
 		group->ref = row.ref;
 		if (row.zones != NULL)
 		{
-			Size		length = VARSIZE(row.zones);
+			bytea	   *zones = DatumGetByteaP(PointerGetDatum(row.zones));
+			Size		length = VARSIZE(zones);
 
 			group->zones = MemoryContextAlloc(manifest->mcxt, length);
-			memcpy(group->zones, row.zones, length);
+			memcpy(group->zones, zones, length);
 		}
 		manifest->live_rows += row.ref.rows;
 		manifest->raw_bytes += row.ref.raw_bytes;
@@ -529,89 +528,4 @@ strata_manifest_estimate(StrataStore *store, Relation storage, double *rows,
 	*groups = manifest->ngroups;
 	strata_manifest_release(manifest);
 	UnregisterSnapshot(snapshot);
-}
-
-/* ---- all versions ---- */
-
-/*
- * A scan that sees every version of a store's rows that is still there.  Index
- * entries known to be dead are looked at like the others: that they are dead
- * was found with somebody else's horizon.
- */
-static void
-versions_begin(StrataTableScan *scan, StrataTable table, Oid ftrelid)
-{
-	strata_table_scan_begin(scan, table, AccessShareLock, ftrelid, SnapshotAny);
-	scan->scan->iscan->ignore_killed_tuples = false;
-}
-
-/* The next version that is not dead to everybody at horizon. */
-static HeapTuple
-versions_next(StrataTableScan *scan, TransactionId horizon)
-{
-	HeapTuple	tuple;
-
-	while (HeapTupleIsValid(tuple = strata_table_scan_next(scan)))
-	{
-		Buffer		buffer = strata_table_scan_buffer(scan);
-		HTSV_Result result;
-
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		result = HeapTupleSatisfiesVacuum(tuple, horizon, buffer);
-		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-		if (result != HEAPTUPLE_DEAD)
-			return tuple;
-	}
-	return NULL;
-}
-
-void
-strata_manifest_all_versions(Oid ftrelid, uint32 incarnation, TransactionId horizon,
-							 StrataGroupVersionCallback group_callback,
-							 StrataShardVersionCallback shard_callback, void *arg)
-{
-	StrataTableScan scan;
-	HeapTuple	tuple;
-
-	if (group_callback != NULL)
-	{
-		versions_begin(&scan, STRATA_TABLE_ROW_GROUP, ftrelid);
-		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon)))
-		{
-			StrataGroupRow row;
-
-			strata_decode_group(scan.rel, tuple, &row);
-			if (row.incarnation == incarnation)
-				group_callback(row.number, &row.ref, arg);
-		}
-		strata_table_scan_end(&scan);
-
-		versions_begin(&scan, STRATA_TABLE_DICTIONARY, ftrelid);
-		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon)))
-		{
-			StrataDictionaryRow row;
-			StrataGroupRef ref = {0};
-
-			strata_decode_dictionary(scan.rel, tuple, &row);
-			ref.extent = row.extent;
-			ref.length = row.length;
-			if (row.incarnation == incarnation)
-				group_callback(0, &ref, arg);
-		}
-		strata_table_scan_end(&scan);
-	}
-
-	if (shard_callback != NULL)
-	{
-		versions_begin(&scan, STRATA_TABLE_SHARD, ftrelid);
-		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon)))
-		{
-			StrataShardRow row;
-
-			strata_decode_shard(scan.rel, tuple, &row);
-			if (row.incarnation == incarnation)
-				shard_callback(row.shard, &row.state, arg);
-		}
-		strata_table_scan_end(&scan);
-	}
 }

@@ -157,6 +157,16 @@ extern void strata_manifest_all_versions(Oid ftrelid, uint32 incarnation,
 										 StrataShardVersionCallback shard_callback,
 										 void *arg);
 
+/*
+ * Rows that every snapshot not older than horizon sees as deleted: callback is
+ * called with each (row group, row), in order within a deletes row.  Caller
+ * keeps passes out.
+ */
+typedef void (*StrataDeletedRowCallback) (uint32 number, uint32 row, void *arg);
+extern void strata_manifest_deleted_for_all(Oid ftrelid, uint32 incarnation,
+											TransactionId horizon,
+											StrataDeletedRowCallback callback, void *arg);
+
 /* After TRUNCATE: drop row groups and deletes, bump incarnation, keep shard numbers. */
 extern void strata_manifest_truncate(StrataStore *store, uint32 incarnation,
 									 const StrataShardState *shards);

@@ -36,7 +36,6 @@
  */
 #include "merge/merge.h"
 
-#include "compat.h"
 #include "pause.h"
 #include "storage/conflict.h"
 #include "storage/extent.h"
@@ -153,50 +152,126 @@ sweep_blocks(Sweep *sweep)
 	sweep->result->blocks_freed = total > left ? total - left : 0;
 }
 
+/* ---- the key index ---- */
+
+/* A row group that some snapshot may want, and its rows that none does. */
+typedef struct LiveGroup
+{
+	uint32		number;
+	uint32		rows;
+	uint8	   *deleted;		/* bitmap by row, NULL: none */
+} LiveGroup;
+
+typedef struct LiveGroups
+{
+	LiveGroup  *groups;			/* by number once sorted */
+	Size		ngroups;
+	Size		max_groups;
+	LiveGroup  *last;			/* found last */
+} LiveGroups;
+
+/* StrataGroupVersionCallback */
+static void
+add_live_group(uint32 number, const StrataGroupRef *ref, void *arg)
+{
+	LiveGroups *live = (LiveGroups *) arg;
+	LiveGroup  *group;
+
+	if (number == 0)
+		return;					/* a dictionary */
+	if (live->ngroups == live->max_groups)
+	{
+		live->max_groups *= 2;
+		live->groups = repalloc_huge(live->groups, live->max_groups * sizeof(LiveGroup));
+	}
+	group = &live->groups[live->ngroups++];
+	group->number = number;
+	group->rows = ref->rows;
+	group->deleted = NULL;
+}
+
+static int
+compare_groups(const void *a, const void *b)
+{
+	const LiveGroup *x = a;
+	const LiveGroup *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static LiveGroup *
+find_live_group(LiveGroups *live, uint32 number)
+{
+	LiveGroup	wanted = {.number = number};
+
+	if (live->last == NULL || live->last->number != number)
+		live->last = bsearch(&wanted, live->groups, live->ngroups, sizeof(LiveGroup),
+							 compare_groups);
+	return live->last;
+}
+
+/* StrataDeletedRowCallback */
+static void
+note_deleted_row(uint32 number, uint32 row, void *arg)
+{
+	LiveGroup  *group = find_live_group((LiveGroups *) arg, number);
+
+	if (group == NULL || row >= group->rows)
+		return;
+	if (group->deleted == NULL)
+		group->deleted = MemoryContextAllocZero(GetMemoryChunkContext(((LiveGroups *) arg)->groups),
+												(group->rows + 7) / 8);
+	group->deleted[row / 8] |= 1 << (row % 8);
+}
+
 /* StrataDeadTid */
 static bool
 tid_is_dead(uint32 number, uint32 row, void *arg)
 {
-	StrataRowGroup *group = strata_manifest_group((StrataManifest *) arg, number);
+	LiveGroup  *group = find_live_group((LiveGroups *) arg, number);
 
-	return group == NULL || row >= group->ref.rows || strata_row_deleted(group, row);
+	return group == NULL || row >= group->rows ||
+		(group->deleted != NULL && (group->deleted[row / 8] & (1 << (row % 8))) != 0);
 }
 
 /*
- * Remove TIDs that no snapshot can want: of rows that are deleted, and of row
- * groups that are gone or whose pass failed.
- *
- * That is known when every snapshot sees what the newest pass did, because
- * then all see one and the same manifest, and no version of it is left that
- * only old ones see.  While some snapshot is older, the TIDs wait; readers
- * ignore them.
+ * Remove TIDs that no snapshot can want: of row groups that are in no version
+ * of the manifest (a compacted one's, a failed pass's), and of rows whose
+ * deletes row every snapshot sees.
  */
 static void
 sweep_index(Sweep *sweep)
 {
+	List	   *indexes = RelationGetIndexList(sweep->storage);
+	MemoryContext mcxt;
+	MemoryContext old;
 	StrataMetaData meta;
-	StrataManifest *manifest;
-	FullTransactionId newest;
+	LiveGroups	live = {0};
 
-	if (!strata_meta_read(sweep->storage, &meta))
+	if (indexes == NIL || !strata_meta_read(sweep->storage, &meta))
 		return;
-	newest = meta.newest_pass;
-	if (FullTransactionIdIsValid(newest) && !strata_pass_is_settled(newest) &&
-		!FullTransactionIdPrecedes(newest, strata_full_xid(sweep->horizon)))
-		return;
-	if (RelationGetIndexList(sweep->storage) == NIL)
-		return;
+	list_free(indexes);
 
-	manifest = strata_manifest_get(sweep->store, sweep->storage, GetActiveSnapshot());
-	if (manifest->merged && manifest->incarnation == meta.incarnation)
-	{
-		log_conflict_once(sweep);
-		sweep->result->index_tids_removed =
-			strata_keyindex_bulk_delete(sweep->storage, tid_is_dead, manifest);
-		STRATA_PAUSE("sweep-after-index");
-	}
-	strata_manifest_release(manifest);
+	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata sweep", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(mcxt);
+	live.max_groups = 64;
+	live.groups = palloc(live.max_groups * sizeof(LiveGroup));
+	strata_manifest_all_versions(sweep->store->ftrelid, meta.incarnation, sweep->horizon,
+								 add_live_group, NULL, &live);
+	qsort(live.groups, live.ngroups, sizeof(LiveGroup), compare_groups);
+	strata_manifest_deleted_for_all(sweep->store->ftrelid, meta.incarnation, sweep->horizon,
+									note_deleted_row, &live);
+
+	log_conflict_once(sweep);
+	sweep->result->index_tids_removed =
+		strata_keyindex_bulk_delete(sweep->storage, tid_is_dead, &live);
+	STRATA_PAUSE("sweep-after-index");
+
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(mcxt);
 }
+
+/* ---- the end of the file ---- */
 
 static void
 sweep_truncate(Sweep *sweep)
