@@ -11,7 +11,7 @@ CREATE FUNCTION show(query text, options text DEFAULT 'ANALYZE, COSTS OFF, TIMIN
 DECLARE line text;
 BEGIN
 	FOR line IN EXECUTE format('EXPLAIN (%s) %s', options, query) LOOP
-		RETURN NEXT regexp_replace(line, '(Bytes [A-Z][a-z]+"?: )[1-9][0-9]*', '\1N');
+		RETURN NEXT regexp_replace(line, '(Bytes [A-Z][a-z]+"?: )[0-9]+', '\1N');
 	END LOOP;
 END $$;
 

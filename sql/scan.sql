@@ -238,14 +238,16 @@ INSERT INTO l_wal VALUES ('x', 1);
 SET search_path = '';
 SELECT count(*) FROM scan.l_base;
 SET search_path = scan, public;
-CREATE FOREIGN TABLE l_bad1 (id int, nope int) SERVER strata OPTIONS (store 'l', layer 'wal');
-SELECT * FROM l_bad1;
-CREATE FOREIGN TABLE l_bad2 (id bigint) SERVER strata OPTIONS (store 'l', layer 'wal');
-SELECT * FROM l_bad2;
-CREATE FOREIGN TABLE l_bad3 (id int) SERVER strata OPTIONS (store 'scan.none', layer 'wal');
-SELECT * FROM l_bad3;
-CREATE FOREIGN TABLE l_bad4 (id int) SERVER strata OPTIONS (store 'h', layer 'wal');
-SELECT * FROM l_bad4;
+-- the store changes behind the layer table
+CREATE FOREIGN TABLE l_w (w text) SERVER strata OPTIONS (store 'l', layer 'wal');
+SELECT count(*) FROM l_w;
+ALTER FOREIGN TABLE l DROP COLUMN w;
+SELECT count(*) FROM l_w;
+ALTER FOREIGN TABLE l ADD COLUMN w int;
+SELECT count(*) FROM l_w;
+ALTER FOREIGN TABLE l RENAME TO ll;
+SELECT count(*) FROM l_w;
+ALTER FOREIGN TABLE ll RENAME TO l;
 -- rights on the store are needed as well
 CREATE ROLE scan_reader;
 GRANT USAGE ON SCHEMA scan TO scan_reader;

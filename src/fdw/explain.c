@@ -22,11 +22,10 @@ static void
 explain_clauses(const char *label, List *clauses, ForeignScanState *node, ExplainState *es)
 {
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL);
-	bool		prefix = list_length(es->rtable) > 1 || es->verbose;
 
 	ExplainPropertyText(label,
-						deparse_expression((Node *) make_ands_explicit(clauses), context, prefix,
-										   false),
+						deparse_expression((Node *) make_ands_explicit(clauses), context,
+										   es->verbose, false),
 						es);
 }
 

@@ -23,6 +23,7 @@
 #include "access/hash.h"
 #include "access/nbtree.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
@@ -104,6 +105,7 @@ strata_match_key_clause(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key
 		return false;
 
 	match->rinfo = rinfo;
+	match->commuted = false;
 	if (is_opclause(rinfo->clause))
 	{
 		OpExpr	   *clause = (OpExpr *) rinfo->clause;
@@ -126,6 +128,7 @@ strata_match_key_clause(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key
 		{
 			match->op = get_commutator(clause->opno);
 			match->value = (Expr *) left;
+			match->commuted = true;
 		}
 		else
 			return false;
@@ -149,6 +152,20 @@ strata_match_key_clause(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key
 
 	return OidIsValid(match->op) &&
 		is_key_equality(key, column, match->op, match->array, &match->hashable);
+}
+
+/* The clause of a match, with the key on its left. */
+Expr *
+strata_key_clause(const StrataKeyMatch *match)
+{
+	OpExpr	   *clause;
+
+	if (!match->commuted)
+		return match->rinfo->clause;
+
+	clause = copyObject((OpExpr *) match->rinfo->clause);
+	CommuteOpExpr(clause);
+	return (Expr *) clause;
 }
 
 /* Single values before arrays, hashable ones before others, else the first. */

@@ -516,6 +516,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 					 ForeignPath *best_path, List *tlist, List *scan_clauses, Plan *outer_plan)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) baserel->fdw_private;
+	List	   *used_clauses = NIL;
 	List	   *local_clauses = NIL;
 	List	   *recheck_quals = NIL;
 	List	   *lookup_ops = NIL;
@@ -536,10 +537,12 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 			elog(ERROR, "key clauses of a lookup are gone");
 		for (int i = 0; i < info->key.natts; i++)
 		{
-			lookup_ops = lappend_oid(lookup_ops, matches.column[i].op);
-			exprs = lappend(exprs, matches.column[i].value);
-			recheck_quals = list_append_unique_ptr(recheck_quals,
-												   matches.column[i].rinfo->clause);
+			StrataKeyMatch *match = &matches.column[i];
+
+			lookup_ops = lappend_oid(lookup_ops, match->op);
+			exprs = lappend(exprs, match->value);
+			used_clauses = lappend(used_clauses, match->rinfo);
+			recheck_quals = lappend(recheck_quals, strata_key_clause(match));
 		}
 	}
 
@@ -548,7 +551,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 
-		if (!list_member_ptr(recheck_quals, rinfo->clause))
+		if (!list_member_ptr(used_clauses, rinfo))
 			local_clauses = lappend(local_clauses, rinfo);
 	}
 	quals = extract_actual_clauses(local_clauses, false);

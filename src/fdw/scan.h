@@ -49,6 +49,7 @@ typedef struct StrataKeyMatch
 	Oid			op;				/* with the key on its left */
 	Expr	   *value;
 	bool		array;
+	bool		commuted;		/* the clause has the key on its right */
 	bool		hashable;		/* op is in the key's hash family too */
 } StrataKeyMatch;
 
@@ -60,6 +61,7 @@ typedef struct StrataKeyMatches
 
 extern bool strata_match_key_clause(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
 									int column, RestrictInfo *rinfo, StrataKeyMatch *match);
+extern Expr *strata_key_clause(const StrataKeyMatch *match);
 extern bool strata_match_key(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
 							 List *clauses, List *more_clauses, StrataKeyMatches *matches);
 extern List *strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key);
