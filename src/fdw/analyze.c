@@ -289,22 +289,40 @@ compare_pending_rows(const void *a, const void *b)
 	return x->row < y->row ? -1 : (x->row > y->row);
 }
 
-/* Put picked items into random order, so that a prefix is a sample. */
+/* Keep n of the rows in the result, in their order (it tells correlations). */
 static void
-shuffle(Sampler *sampler, void *items, int n, Size size)
+thin_rows(Sampler *sampler, int n)
 {
-	char	   *base = (char *) items;
-	char		swap[sizeof(PendingRow)];
+	int			left = sampler->nrows;
+	int			kept = 0;
 
-	Assert(size <= sizeof(swap));
-	for (int i = n - 1; i > 0; i--)
+	for (int i = 0; i < sampler->nrows; i++)
 	{
-		int			j = (int) ((i + 1) * sampler_random_fract(&sampler->random.randstate));
-
-		memcpy(swap, base + i * size, size);
-		memcpy(base + i * size, base + j * size, size);
-		memcpy(base + j * size, swap, size);
+		if (left-- * sampler_random_fract(&sampler->random.randstate) < n - kept)
+			sampler->rows[kept++] = sampler->rows[i];
+		else
+		{
+			sampler->memory -= sampler->rows[i]->t_len;
+			heap_freetuple(sampler->rows[i]);
+		}
 	}
+	sampler->nrows = kept;
+}
+
+/* Keep n of the picked rows likewise, ordered by where they are. */
+static void
+thin_picked(Sampler *sampler, PendingRow *picked, int *npicked, int n)
+{
+	int			left = *npicked;
+	int			kept = 0;
+
+	for (int i = 0; i < *npicked; i++)
+	{
+		if (left-- * sampler_random_fract(&sampler->random.randstate) < n - kept)
+			picked[kept++] = picked[i];
+	}
+	*npicked = kept;
+	qsort(picked, kept, sizeof(PendingRow), compare_pending_rows);
 }
 
 /*
@@ -446,24 +464,17 @@ sample_store(Sampler *sampler)
 		npending = Min(npending, npicked);
 		nbase = Min(sampler->target - npending, sampler->nrows);
 	}
-	shuffle(sampler, sampler->rows, sampler->nrows, sizeof(HeapTuple));
-	while (sampler->nrows > nbase)
-	{
-		sampler->nrows--;
-		sampler->memory -= sampler->rows[sampler->nrows]->t_len;
-		heap_freetuple(sampler->rows[sampler->nrows]);
-	}
+	thin_rows(sampler, nbase);
+	thin_picked(sampler, picked, &npicked, npending);
 
-	if (npending > 0)
+	if (npicked > 0)
 	{
 		MemoryContext result_mcxt = CurrentMemoryContext;
 		StrataPendingReader *reader;
 
-		shuffle(sampler, picked, npicked, sizeof(PendingRow));
-		qsort(picked, npending, sizeof(PendingRow), compare_pending_rows);
 		reader = strata_pending_reader_begin(sampler->view->pending, sampler->needed, false);
 		MemoryContextSwitchTo(sampler->row_mcxt);
-		for (int i = 0; i < npending; i++)
+		for (int i = 0; i < npicked; i++)
 		{
 			vacuum_delay_point();
 			strata_pending_reader_row(reader, picked[i].entry, picked[i].row,
