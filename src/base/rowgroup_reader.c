@@ -213,14 +213,11 @@ init_slot(StrataGroupReader *reader, Slot *slot, int att)
 	column = strata_footer_column(reader->footer, att + 1);
 	if (column == NULL)
 		corrupt(reader, 0, 0, psprintf("no column %d", att + 1));
-	if (column->typid != attr->atttypid)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("column \"%s\" of foreign table %s was stored with another type",
-						NameStr(attr->attname), reader->store->name),
-				 errdetail("%s of relation \"%s\" holds type %u, the column is of type %u.",
-						   reader->object, RelationGetRelationName(reader->storage),
-						   column->typid, attr->atttypid)));
+
+	/*
+	 * The type may be another one by now: the store's column signature sees to
+	 * it that the bytes mean the same.
+	 */
 	if (column->type.attlen != attr->attlen || column->type.byval != attr->attbyval ||
 		column->type.align != attr->attalign)
 		corrupt(reader, 0, 0, psprintf("another layout of the type of column %d", att + 1));

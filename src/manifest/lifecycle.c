@@ -9,8 +9,9 @@
  * changes its children without listing them, so their inheritors are looked at.
  *
  * on_sql_drop looks at what went: the store of a dropped foreign table goes in
- * the same transaction; a key column must not be dropped without its table,
- * nor anything of a storage relation without its foreign table.
+ * the same transaction; the store follows when a column went; a key column must
+ * not be dropped without its table, nor anything of a storage relation without
+ * its foreign table.
  *
  * Both are ENABLE ALWAYS, work under any search_path and session role, check
  * no privileges (core did) and do nothing during a binary upgrade.  They call
@@ -301,9 +302,9 @@ refuse_drop_of_storage(const Dropped *dropped)
 }
 
 /*
- * A column went, its table did not.
+ * A column went, its table did not.  True when it was a store's table.
  */
-static void
+static bool
 check_dropped_column(const Dropped *dropped)
 {
 	StrataStoreRow row;
@@ -311,7 +312,7 @@ check_dropped_column(const Dropped *dropped)
 	if (OidIsValid(strata_store_of_storage(dropped->relid)))
 		refuse_drop_of_storage(dropped);
 	if (!strata_store_row_read(dropped->relid, &row))
-		return;
+		return false;
 	for (int i = 0; i < row.nkeys; i++)
 	{
 		if (row.key[i] == dropped->attnum)
@@ -321,12 +322,14 @@ check_dropped_column(const Dropped *dropped)
 							dropped->identity),
 					 errhint("Create a new table with another key and copy the rows.")));
 	}
+	return true;
 }
 
 Datum
 strata_on_sql_drop(PG_FUNCTION_ARGS)
 {
 	List	   *list = NIL;
+	List	   *followed = NIL;
 	ListCell   *lc;
 
 	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
@@ -346,8 +349,8 @@ strata_on_sql_drop(PG_FUNCTION_ARGS)
 
 		if (dropped->attnum != 0)
 		{
-			if (!is_dropped(list, dropped->relid))
-				check_dropped_column(dropped);
+			if (!is_dropped(list, dropped->relid) && check_dropped_column(dropped))
+				followed = list_append_unique_oid(followed, dropped->relid);
 			continue;
 		}
 		ftrelid = strata_store_of_storage(dropped->relid);
@@ -363,6 +366,10 @@ strata_on_sql_drop(PG_FUNCTION_ARGS)
 		if (dropped->attnum == 0 && strata_store_row_read(dropped->relid, &row))
 			strata_store_drop(dropped->relid, row.storage);
 	}
+
+	/* DROP TYPE ... CASCADE is no DDL on the table that has the column. */
+	foreach(lc, followed)
+		strata_store_follow(lfirst_oid(lc), false);
 	PG_RETURN_NULL();
 }
 

@@ -79,48 +79,96 @@ typedef struct OptionDef
 	double		max;
 	double		boot;			/* built-in default */
 	const char *description;	/* of the GUC; NULL: there is none */
+	double	   *bytes;			/* value of the GUC of a size */
+	GucShowHook show;			/* how it is shown */
 } OptionDef;
 
+/*
+ * GUCs that are sizes are doubles, as an int ends at 2 GB.  A double is shown
+ * with six digits unless one does it oneself.
+ */
+static double row_group_bytes;
+static double generation_max_bytes;
+static double merge_max_bytes;
+
+static const char *
+show_bytes(double value)
+{
+	static char buf[32];
+	static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+	int64		number = (int64) rint(value);
+	int			unit = 0;
+
+	while (number != 0 && number % 1024 == 0 && unit < (int) lengthof(units) - 1)
+	{
+		number /= 1024;
+		unit++;
+	}
+	snprintf(buf, sizeof(buf), INT64_FORMAT "%s", number, units[unit]);
+	return buf;
+}
+
+static const char *
+show_row_group_bytes(void)
+{
+	return show_bytes(row_group_bytes);
+}
+
+static const char *
+show_generation_max_bytes(void)
+{
+	return show_bytes(generation_max_bytes);
+}
+
+static const char *
+show_merge_max_bytes(void)
+{
+	return show_bytes(merge_max_bytes);
+}
+
 static const OptionDef option_defs[] = {
-	{"key", OPTION_KEY, offsetof(StrataOptions, key), 0, 0, 0, NULL},
+	{"key", OPTION_KEY, offsetof(StrataOptions, key), 0, 0, 0, NULL, NULL, NULL},
 	{"shards", OPTION_INT, offsetof(StrataOptions, shards),
 		1, STRATA_MAX_SHARDS, 1,
-	"Number of append logs of a new store."},
+	"Number of append logs of a new store.", NULL, NULL},
 	{"on_duplicate", OPTION_ON_DUPLICATE, offsetof(StrataOptions, on_duplicate),
 		0, 0, STRATA_ON_DUPLICATE_REPLACE,
-	"What an inserted row does to an existing one with its key."},
+	"What an inserted row does to an existing one with its key.", NULL, NULL},
 	{"compression_level", OPTION_INT, offsetof(StrataOptions, compression_level),
 		1, 22, 1,
-	"zstd compression level of appended data."},
+	"zstd compression level of appended data.", NULL, NULL},
 	{"row_group_rows", OPTION_INT, offsetof(StrataOptions, row_group_rows),
 		1, STRATA_MAX_GROUP_ROWS, STRATA_MAX_GROUP_ROWS,
-	"Largest number of rows in a row group."},
+	"Largest number of rows in a row group.", NULL, NULL},
 	{"row_group_bytes", OPTION_BYTES, offsetof(StrataOptions, row_group_bytes),
 		KILOBYTE, GIGABYTE, 16 * MEGABYTE,
-	"Size of a row group before compression."},
+	"Size of a row group before compression.",
+	&row_group_bytes, show_row_group_bytes},
 	{"generation_max_bytes", OPTION_BYTES, offsetof(StrataOptions, generation_max_bytes),
 		1, MAX_BYTES, 8 * MEGABYTE,
-	"Stored size at which a generation is sealed."},
+	"Stored size at which a generation is sealed.",
+	&generation_max_bytes, show_generation_max_bytes},
 	{"generation_max_rows", OPTION_COUNT, offsetof(StrataOptions, generation_max_rows),
 		1, INT_MAX, 65536,
-	"Number of rows at which a generation is sealed."},
+	"Number of rows at which a generation is sealed.", NULL, NULL},
 	{"merge_after_generations", OPTION_INT, offsetof(StrataOptions, merge_after_generations),
 		0, INT_MAX, 8,
-	"Number of sealed generations that starts a merge; 0 turns this trigger off."},
+	"Number of sealed generations that starts a merge; 0 turns this trigger off.", NULL, NULL},
 	{"merge_interval", OPTION_SECONDS, offsetof(StrataOptions, merge_interval),
 		0, INT_MAX, 60,
-	"Time after which pending rows are merged; 0 turns this trigger off."},
+	"Time after which pending rows are merged; 0 turns this trigger off.", NULL, NULL},
 	{"merge_max_generations", OPTION_INT, offsetof(StrataOptions, merge_max_generations),
 		0, INT_MAX, 8,
-	"Largest number of generations that a pass merges; 0 is no limit."},
+	"Largest number of generations that a pass merges; 0 is no limit.", NULL, NULL},
 	{"merge_max_bytes", OPTION_BYTES, offsetof(StrataOptions, merge_max_bytes),
 		0, MAX_BYTES, GIGABYTE,
-	"Stored size of the generations that a pass merges; 0 is no limit."},
+	"Stored size of the generations that a pass merges; 0 is no limit.",
+	&merge_max_bytes, show_merge_max_bytes},
 	{"auto_merge", OPTION_BOOL, offsetof(StrataOptions, auto_merge),
 		0, 1, 1,
-	"Merges pending rows in the background."},
-	{"store", OPTION_STORE, offsetof(StrataOptions, store), 0, 0, 0, NULL},
-	{"layer", OPTION_LAYER, offsetof(StrataOptions, layer), 0, 0, 0, NULL}
+	"Merges pending rows in the background.", NULL, NULL},
+	{"store", OPTION_STORE, offsetof(StrataOptions, store), 0, 0, 0, NULL, NULL, NULL},
+	{"layer", OPTION_LAYER, offsetof(StrataOptions, layer), 0, 0, 0, NULL, NULL, NULL}
 };
 
 static const struct config_enum_entry on_duplicate_values[] = {
@@ -130,11 +178,10 @@ static const struct config_enum_entry on_duplicate_values[] = {
 	{NULL, 0, false}
 };
 
-/* Values of the GUCs that are defaults, by position in option_defs. */
+/* Values of the other GUCs that are defaults, by position in option_defs. */
 static union
 {
 	int			i;
-	double		d;
 	bool		b;
 }			guc_values[lengthof(option_defs)];
 
@@ -184,10 +231,10 @@ strata_define_gucs(void)
 										NULL, assign_int, NULL);
 				break;
 			case OPTION_BYTES:
-				DefineCustomRealVariable(name, def->description, NULL, &guc_values[i].d,
+				DefineCustomRealVariable(name, def->description, NULL, def->bytes,
 										 def->boot, def->min, def->max,
 										 PGC_USERSET, GUC_UNIT_BYTE,
-										 NULL, assign_real, NULL);
+										 NULL, assign_real, def->show);
 				break;
 			case OPTION_BOOL:
 				DefineCustomBoolVariable(name, def->description, NULL, &guc_values[i].b,
@@ -377,7 +424,7 @@ set_default(StrataOptions *options, int i)
 			*(int64 *) field = guc_values[i].i;
 			break;
 		case OPTION_BYTES:
-			*(int64 *) field = (int64) rint(guc_values[i].d);
+			*(int64 *) field = (int64) rint(*option_defs[i].bytes);
 			break;
 		case OPTION_BOOL:
 			*(bool *) field = guc_values[i].b;
