@@ -46,6 +46,7 @@
 
 #include "access/generic_xlog.h"
 #include "access/multixact.h"
+#include "access/xact.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "storage/procarray.h"
@@ -210,5 +211,6 @@ strata_freeze(Relation storage, VacuumParams *params, BufferAccessStrategy strat
 	vac_update_relstats(storage, RelationGetNumberOfBlocks(storage),
 						storage->rd_rel->reltuples, 0, storage->rd_rel->relhasindex,
 						oldest_left, InvalidMultiXactId, NULL, NULL, false);
+	Assert(!TransactionIdIsValid(GetTopTransactionIdIfAny()));
 	pfree(freeze);
 }
