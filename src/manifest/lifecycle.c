@@ -34,6 +34,7 @@
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
 #include "commands/event_trigger.h"
 #include "commands/extension.h"
 #include "executor/executor.h"
@@ -48,6 +49,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
+#include "utils/typcache.h"
 
 PG_FUNCTION_INFO_V1(strata_on_ddl_command_end);
 PG_FUNCTION_INFO_V1(strata_on_sql_drop);
@@ -174,8 +176,88 @@ refuse_storage(Oid relid, Oid storage)
 					 STRATA_SCHEMA)));
 }
 
+/* Does a value of a type contain values of a row type? */
+static bool
+type_contains(Oid type, Oid rowtype)
+{
+	Oid			part;
+	TupleDesc	desc;
+	bool		found = false;
+
+	check_stack_depth();
+	type = getBaseType(type);
+	if (type == rowtype)
+		return true;
+	part = get_element_type(type);
+	if (!OidIsValid(part))
+		part = get_range_subtype(type);
+	if (!OidIsValid(part))
+		part = get_multirange_range(type);
+	if (OidIsValid(part))
+		return type_contains(part, rowtype);
+	if (get_typtype(type) != TYPTYPE_COMPOSITE)
+		return false;
+
+	desc = lookup_rowtype_tupdesc(type, -1);
+	for (int i = 0; !found && i < desc->natts; i++)
+	{
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			found = type_contains(TupleDescAttr(desc, i)->atttypid, rowtype);
+	}
+	ReleaseTupleDesc(desc);
+	return found;
+}
+
+/*
+ * A row type got a column of another type.  Core refuses that while a table
+ * stores values of the row type, but does not know that foreign tables can.
+ */
 static void
-follow_relation(Oid relid, bool created, bool renamed)
+check_rowtype_change(Oid relid)
+{
+	Oid			rowtype = get_rel_type_id(relid);
+	ListCell   *lc;
+
+	if (!OidIsValid(rowtype))
+		return;
+	foreach(lc, strata_store_list())
+	{
+		StrataStoreRow row;
+
+		if (!strata_store_row_read(lfirst_oid(lc), &row))
+			continue;
+		for (int i = 0; i < row.ncolumns; i++)
+		{
+			if (!OidIsValid(row.columns[i].type) ||
+				row.columns[i].type < FirstNormalObjectId ||
+				!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(row.columns[i].type)) ||
+				!type_contains(row.columns[i].type, rowtype))
+				continue;
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot alter \"%s\" because foreign table \"%s\" stores values of its row type",
+							get_rel_name(relid), get_rel_name(row.foreign_table))));
+		}
+	}
+}
+
+static bool
+changes_column_type(Node *parsetree)
+{
+	ListCell   *lc;
+
+	if (!IsA(parsetree, AlterTableStmt))
+		return false;
+	foreach(lc, ((AlterTableStmt *) parsetree)->cmds)
+	{
+		if (lfirst_node(AlterTableCmd, lc)->subtype == AT_AlterColumnType)
+			return true;
+	}
+	return false;
+}
+
+static void
+follow_relation(Oid relid, bool created, bool renamed, bool retyped)
 {
 	ListCell   *lc;
 	List	   *relids;
@@ -199,6 +281,8 @@ follow_relation(Oid relid, bool created, bool renamed)
 	{
 		Oid			child = lfirst_oid(lc);
 
+		if (retyped)
+			check_rowtype_change(child);
 		if (strata_is_foreign_table(child))
 			strata_store_follow(child, renamed);
 	}
@@ -212,6 +296,7 @@ strata_on_ddl_command_end(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 	bool		created;
 	bool		renamed;
+	bool		retyped;
 
 	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
 		ereport(ERROR,
@@ -225,6 +310,7 @@ strata_on_ddl_command_end(PG_FUNCTION_ARGS)
 	created = trigger->tag == CMDTAG_CREATE_FOREIGN_TABLE ||
 		trigger->tag == CMDTAG_IMPORT_FOREIGN_SCHEMA;
 	renamed = IsA(trigger->parsetree, RenameStmt);
+	retyped = changes_column_type(trigger->parsetree);
 
 	foreach(lc, relids)
 	{
@@ -246,8 +332,8 @@ strata_on_ddl_command_end(PG_FUNCTION_ARGS)
 		}
 
 		if (relkind == RELKIND_FOREIGN_TABLE || relkind == RELKIND_RELATION ||
-			relkind == RELKIND_PARTITIONED_TABLE)
-			follow_relation(relid, created && relkind == RELKIND_FOREIGN_TABLE, renamed);
+			relkind == RELKIND_PARTITIONED_TABLE || relkind == RELKIND_COMPOSITE_TYPE)
+			follow_relation(relid, created && relkind == RELKIND_FOREIGN_TABLE, renamed, retyped);
 	}
 	PG_RETURN_NULL();
 }
