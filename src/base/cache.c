@@ -121,7 +121,7 @@ strata_cache_alloc(Size payload)
 	initialize();
 	entry = MemoryContextAllocExtended(cache_context, size, MCXT_ALLOC_HUGE);
 	memset(entry, 0, sizeof(*entry));
-	entry->size = size;
+	entry->size = GetMemoryChunkSpace(entry);
 	entry->pins = 1;
 	return entry;
 }

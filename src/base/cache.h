@@ -33,7 +33,7 @@ typedef struct StrataCacheKey
 typedef struct StrataCacheEntry
 {
 	StrataCacheKey key;
-	Size		size;			/* with this header */
+	Size		size;			/* with this header, as allocated */
 	int			pins;
 	bool		linked;			/* found by lookups */
 	dlist_node	lru;

@@ -36,7 +36,7 @@
 #include "utils/memutils.h"
 
 /* Hash table of an open vector's distinct images: codes + 1, 0: free. */
-#define IMAGE_SLOTS			4096
+#define IMAGE_SLOTS			2048
 
 /* Values of a vector after which one that saw no repetition stops looking. */
 #define REPEAT_PATIENCE		128
