@@ -295,6 +295,7 @@ SELECT id, n, extra FROM t WHERE id LIKE 'col_' OR id = 'view1' ORDER BY id;
 CREATE FOREIGN TABLE layer (id text, n int) SERVER strata OPTIONS (store 't', layer 'wal');
 INSERT INTO layer VALUES ('x', 1);
 COPY layer FROM stdin;
+\.
 TRUNCATE layer;
 
 -- TRUNCATE

@@ -43,6 +43,7 @@
 #include "access/xact.h"
 #include "log/conflict_check.h"
 #include "miscadmin.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -145,6 +146,7 @@ strata_memtable_begin(StrataStore *store, Relation storage, CommandId cid)
 
 	/* a reference of its own: it may outlive the ModifyTable that made it */
 	memtable->store = strata_store_open(store->ftrelid);
+	memtable->relname = get_rel_name(store->ftrelid);
 	MemoryContextSwitchTo(oldcxt);
 
 	memtable->next = memtables;
@@ -222,7 +224,7 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 	if (store->key.natts > 0)
 	{
 		strata_key_extract(&store->key, values, isnull, keyvalues,
-						   store->name, store->desc);
+						   memtable->relname, store->desc);
 		hash = strata_key_hash(&store->key, keyvalues);
 		shard = &memtable->shards[strata_key_shard(hash, store->nshards)];
 		old = find_row(memtable, shard, hash, keyvalues);

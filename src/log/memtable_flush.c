@@ -35,7 +35,6 @@
 #include "storage/extent.h"
 #include "storage/predicate.h"
 #include "utils/acl.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -341,7 +340,7 @@ strata_memtable_raise_duplicate(StrataMemtable *memtable, const Datum *keyvalues
 	ereport(ERROR,
 			(errcode(ERRCODE_UNIQUE_VIOLATION),
 			 errmsg("duplicate key value violates the key of foreign table \"%s\"",
-					get_rel_name(store->ftrelid)),
+					memtable->relname),
 			 may_read ? errdetail("Key %s already exists.",
 								  strata_key_describe(&store->key, keyvalues)) : 0));
 }

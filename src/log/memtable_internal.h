@@ -54,6 +54,7 @@ struct StrataMemtable
 
 	/* its command */
 	StrataStore *store;
+	char	   *relname;		/* for messages */
 	ResourceOwner owner;		/* NULL: whatever is current */
 	Oid			userid;			/* whose rights decide on showing keys */
 	int			refcount;
