@@ -277,15 +277,17 @@ static void
 sweep_truncate(Sweep *sweep)
 {
 	Oid			relid = RelationGetRelid(sweep->storage);
-	BlockNumber wanted = RelationGetNumberOfBlocks(sweep->storage) / TRUNCATE_FRACTION;
+	BlockNumber end = RelationGetNumberOfBlocks(sweep->storage);
+	BlockNumber wanted = Min(Max(end / TRUNCATE_FRACTION, TRUNCATE_MIN_BLOCKS),
+							 TRUNCATE_LONG_BLOCKS);
 	StrataSpareData *spare = strata_spare_read(sweep->storage);
 	const StrataSpareRun *last;
 
-	wanted = Min(Max(wanted, TRUNCATE_MIN_BLOCKS), TRUNCATE_LONG_BLOCKS);
+	/* Cancel nobody for nothing. */
 	if (spare == NULL || spare->nruns == 0)
 		return;
 	last = &spare->runs[spare->nruns - 1];
-	if (last->nblocks < wanted)
+	if (last->nblocks < wanted || last->block + last->nblocks < end)
 		return;
 
 	log_conflict_once(sweep);
