@@ -232,6 +232,8 @@ verify_shard_page(StrataVerify *verify, void *arg)
 	if (data.active_generation <= shard->merged_through)
 		strata_verify_fault(verify, object, "generation %u is active, although %u is merged",
 							data.active_generation, shard->merged_through);
+	if (data.tail.owner == 0)
+		return;					/* nothing was ever appended */
 	if (data.tail.owner != data.tail_extent.owner ||
 		data.tail.block < data.tail_extent.block ||
 		data.tail.block - data.tail_extent.block >= data.tail_extent.nblocks)
