@@ -292,6 +292,22 @@ ALTER TABLE mother DROP COLUMN id;
 DROP TABLE mother CASCADE;
 SELECT * FROM leaks;
 
+-- row types: attributes come and go, but keep their type while values are stored
+CREATE DOMAIN pair_domain AS pair;
+CREATE TABLE row_type (x int, y text);
+CREATE FOREIGN TABLE composite (id int, p pair, a pair[], d pair_domain, r row_type) SERVER strata OPTIONS (key 'id');
+INSERT INTO composite VALUES (1, (1,2), ARRAY[(3,4)]::pair[], (5,6)::pair, (7,'y'));
+ALTER TYPE pair ADD ATTRIBUTE c text;
+ALTER TYPE pair ALTER ATTRIBUTE a TYPE text;
+ALTER TABLE row_type ALTER COLUMN x TYPE bigint;
+ALTER TYPE pair DROP ATTRIBUTE b;
+SELECT * FROM composite;
+ALTER FOREIGN TABLE composite DROP COLUMN r;
+ALTER TABLE row_type ALTER COLUMN x TYPE bigint;
+DROP TYPE pair CASCADE;
+SELECT * FROM composite;
+DROP FOREIGN TABLE composite;
+
 -- TRUNCATE: a new file, counted in the manifest
 SELECT incarnation FROM stores WHERE ft = 'one'::regclass;
 SELECT pg_relation_filenode(storage) AS before FROM strata.store WHERE foreign_table = 'one'::regclass \gset

@@ -75,8 +75,15 @@ PG_FUNCTION_INFO_V1(strata_record_columns);
 static void
 lock_storage(Follow *follow)
 {
+	if (follow->storage != NULL)
+		return;
+	follow->storage = try_relation_open(follow->row.storage, AccessExclusiveLock);
 	if (follow->storage == NULL)
-		follow->storage = table_open(follow->row.storage, AccessExclusiveLock);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the storage of foreign table \"%s\" is missing",
+						RelationGetRelationName(follow->rel)),
+				 errhint("Drop and create the foreign table.")));
 }
 
 /*
