@@ -54,6 +54,7 @@
 #include "postgres.h"
 
 #include "log/append.h"
+#include "log/tail.h"
 
 #include "pause.h"
 #include "storage/extent.h"
@@ -68,18 +69,11 @@
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
-#define SHARD_OBJECT	"a shard page"
-#define TAIL_OBJECT		"the end of a log"
-
 /*
  * An entry is cut over pages only when at least so much of it can go on the
  * first: reading a cut one costs a copy.
  */
 #define SPLIT_MIN_BYTES			256
-
-/* Tail extents grow from what a new store has up to this. */
-#define TAIL_EXTENT_MIN_BLOCKS	8
-#define TAIL_EXTENT_MAX_BLOCKS	32
 
 typedef enum AppendResult
 {
@@ -87,14 +81,6 @@ typedef enum AppendResult
 	APPEND_NOT_HERE,			/* not with the tail page alone */
 	APPEND_NO_EXTENT			/* prepare an extent, then try again */
 } AppendResult;
-
-/* Where the next pages of a log go. */
-typedef struct PagePlan
-{
-	StrataPageRef pages[STRATA_MAX_ENTRY_PAGES];
-	StrataExtent tail_extent;
-	StrataExtent next_extent;
-} PagePlan;
 
 typedef struct AppendRequest
 {
@@ -119,14 +105,6 @@ typedef struct AppendRequest
 	bool		want_extent;	/* few pages are left, none prepared */
 } AppendRequest;
 
-static Buffer lock_shard_page(Relation storage, int shard);
-static Buffer lock_tail(Relation storage, const StrataShardData *shard);
-static void check_tail(Relation storage, Page page, BlockNumber block, int shard);
-static bool plan_pages(const StrataShardData *shard, int npages, PagePlan *plan);
-static bool extent_runs_out(const StrataShardData *shard);
-static void prepare_extent(Relation storage, int shard);
-static StrataLogPage *init_log_page(Page page, uint64 owner, int shard, uint32 generation,
-									uint32 ordinal);
 static void start_entry(AppendRequest *request, Page page);
 static void put_bytes(Page page, const void *data, Size length);
 static void append_entry(AppendRequest *request);
@@ -138,201 +116,6 @@ static AppendResult try_append_extent(AppendRequest *request, const StrataShardD
 static bool seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation);
 static void with_covering_xid(uint64 fxid, void (*action) (AppendRequest *request),
 							  AppendRequest *request);
-
-/* ---- pages ---- */
-
-static inline Size
-page_room(Page page)
-{
-	return ((PageHeader) page)->pd_upper - ((PageHeader) page)->pd_lower;
-}
-
-static inline bool
-is_open_tail(const StrataLogPage *header, int shard)
-{
-	return header->shard == (uint32) shard && header->next.owner == 0 &&
-		(header->flags & STRATA_LOG_PAGE_CLOSED) == 0;
-}
-
-static inline bool
-is_sound_extent(const StrataExtent *extent, uint32 min_blocks)
-{
-	return extent->owner != 0 && extent->nblocks >= min_blocks &&
-		extent->block <= STRATA_MAX_BLOCK &&
-		extent->nblocks <= STRATA_MAX_BLOCK - extent->block;
-}
-
-/* What planning new pages relies on. */
-static bool
-is_sound_shard(const StrataShardData *data, int shard)
-{
-	const StrataExtent *extent = &data->tail_extent;
-
-	if (data->shard != (uint32) shard || data->active_generation == 0 ||
-		data->active_generation > STRATA_MAX_GENERATION ||
-		!is_sound_extent(extent, 1))
-		return false;
-	if (data->tail.owner != 0 &&
-		(data->tail.owner != extent->owner || data->tail.block < extent->block ||
-		 data->tail.block - extent->block >= extent->nblocks))
-		return false;
-	return data->next_extent.owner == 0 ||
-		is_sound_extent(&data->next_extent, STRATA_MAX_ENTRY_PAGES);
-}
-
-/* The shard page, locked exclusively: the tail stays where it is. */
-static Buffer
-lock_shard_page(Relation storage, int shard)
-{
-	BlockNumber block = STRATA_SHARD_BLOCK(shard);
-	Buffer		buffer = strata_page_read(storage, block, STRATA_PAGE_SHARD, 0,
-										  BUFFER_LOCK_EXCLUSIVE, NULL, SHARD_OBJECT);
-
-	if (!is_sound_shard(strata_page_shard(BufferGetPage(buffer)), shard))
-		strata_page_mismatch(storage, block, SHARD_OBJECT);
-	return buffer;
-}
-
-/*
- * Raise an error unless page, which a locked shard page names as its tail, can
- * be one.
- */
-static void
-check_tail(Relation storage, Page page, BlockNumber block, int shard)
-{
-	Size		lower = ((PageHeader) page)->pd_lower;
-
-	if (lower < STRATA_LOG_PAGE_START || lower != MAXALIGN(lower) ||
-		!is_open_tail(strata_page_log(page), shard))
-		strata_page_mismatch(storage, block, TAIL_OBJECT);
-}
-
-/* The tail page of a locked shard page, locked exclusively. */
-static Buffer
-lock_tail(Relation storage, const StrataShardData *shard)
-{
-	Buffer		buffer = strata_page_read(storage, shard->tail.block, STRATA_PAGE_LOG,
-										  shard->tail.owner, BUFFER_LOCK_EXCLUSIVE, NULL,
-										  TAIL_OBJECT);
-
-	check_tail(storage, BufferGetPage(buffer), shard->tail.block, shard->shard);
-	return buffer;
-}
-
-/*
- * Choose the next npages pages of a log.  False when its extents do not have
- * as many.
- */
-static bool
-plan_pages(const StrataShardData *shard, int npages, PagePlan *plan)
-{
-	BlockNumber next;
-	BlockNumber end;
-
-	plan->tail_extent = shard->tail_extent;
-	plan->next_extent = shard->next_extent;
-	next = shard->tail.owner != 0 ? shard->tail.block + 1 : shard->tail_extent.block;
-	end = plan->tail_extent.block + plan->tail_extent.nblocks;
-
-	for (int i = 0; i < npages; i++)
-	{
-		if (next >= end)
-		{
-			if (plan->next_extent.owner == 0)
-				return false;
-			plan->tail_extent = plan->next_extent;
-			memset(&plan->next_extent, 0, sizeof(plan->next_extent));
-			next = plan->tail_extent.block;
-			end = next + plan->tail_extent.nblocks;
-		}
-		plan->pages[i].owner = plan->tail_extent.owner;
-		plan->pages[i].block = next++;
-		plan->pages[i].unused = 0;
-	}
-	return true;
-}
-
-/* Is it time to prepare the next extent? */
-static bool
-extent_runs_out(const StrataShardData *shard)
-{
-	BlockNumber end = shard->tail_extent.block + shard->tail_extent.nblocks;
-
-	return shard->next_extent.owner == 0 &&
-		end - shard->tail.block <= Max(shard->tail_extent.nblocks / 4, STRATA_MAX_ENTRY_PAGES);
-}
-
-/*
- * See to it that the shard page names a next extent.  No page lock may be
- * held.
- */
-static void
-prepare_extent(Relation storage, int shard)
-{
-	for (;;)
-	{
-		Buffer		shard_buffer;
-		Buffer		spare_buffer;
-		StrataShardData *data;
-		GenericXLogState *record;
-		Page		shard_page;
-		Page		spare_page;
-		StrataExtent extent;
-		uint32		nblocks;
-		bool		taken;
-
-		CHECK_FOR_INTERRUPTS();
-		shard_buffer = lock_shard_page(storage, shard);
-		data = strata_page_shard(BufferGetPage(shard_buffer));
-		if (data->next_extent.owner != 0)
-		{
-			/* Somebody else was here. */
-			UnlockReleaseBuffer(shard_buffer);
-			return;
-		}
-		nblocks = Min(Max(data->tail_extent.nblocks * 2, TAIL_EXTENT_MIN_BLOCKS),
-					  TAIL_EXTENT_MAX_BLOCKS);
-
-		spare_buffer = strata_spare_lock(storage);
-		record = GenericXLogStart(storage);
-		shard_page = GenericXLogRegisterBuffer(record, shard_buffer, 0);
-		spare_page = GenericXLogRegisterBuffer(record, spare_buffer, 0);
-		taken = strata_spare_take(spare_page, nblocks, &extent);
-		if (taken)
-		{
-			strata_page_shard(shard_page)->next_extent = extent;
-			STRATA_PAUSE("log-prepare-before-record");
-			GenericXLogFinish(record);
-		}
-		else
-			GenericXLogAbort(record);
-		UnlockReleaseBuffer(spare_buffer);
-		UnlockReleaseBuffer(shard_buffer);
-
-		if (taken)
-		{
-			STRATA_PAUSE("log-prepare-after-record");
-			return;
-		}
-		strata_extent_reserve(storage, nblocks);
-		STRATA_PAUSE("log-prepare-reserved");
-	}
-}
-
-/* Make a page, registered as a full image, an empty page of a log. */
-static StrataLogPage *
-init_log_page(Page page, uint64 owner, int shard, uint32 generation, uint32 ordinal)
-{
-	StrataLogPage *header;
-
-	strata_page_init(page, STRATA_PAGE_LOG, owner);
-	((PageHeader) page)->pd_lower = STRATA_LOG_PAGE_START;
-	header = strata_page_log(page);
-	header->shard = shard;
-	header->generation = generation;
-	header->ordinal = ordinal;
-	return header;
-}
 
 /* Copy bytes to the end of the page's data; they fit. */
 static void
@@ -401,13 +184,13 @@ append_on_tail(AppendRequest *request, const StrataShardData *shard)
 		return APPEND_NOT_HERE;
 
 	page = BufferGetPage(tail);
-	if (!is_open_tail(strata_page_log(page), request->shard) ||
-		page_room(page) < request->entry->length)
+	if (!strata_tail_is_open(strata_page_log(page), request->shard) ||
+		strata_tail_room(page) < request->entry->length)
 	{
 		UnlockReleaseBuffer(tail);
 		return APPEND_NOT_HERE;
 	}
-	check_tail(request->storage, page, shard->tail.block, request->shard);
+	strata_tail_check(request->storage, page, shard->tail.block, request->shard);
 	put_on_tail(request, tail);
 	UnlockReleaseBuffer(tail);
 	return APPEND_DONE;
@@ -426,7 +209,7 @@ append_linking(AppendRequest *request)
 	const char *data = (const char *) entry;
 	Size		on_tail = 0;
 	int			npages;
-	PagePlan	plan;
+	StrataTailPlan	plan;
 	Buffer		shard_buffer;
 	Buffer		tail_buffer = InvalidBuffer;
 	Buffer		buffers[STRATA_MAX_ENTRY_PAGES];
@@ -436,16 +219,16 @@ append_linking(AppendRequest *request)
 	uint32		generation;
 	uint32		ordinal = 0;
 
-	shard_buffer = lock_shard_page(storage, request->shard);
+	shard_buffer = strata_tail_lock_shard(storage, request->shard);
 	shard = strata_page_shard(BufferGetPage(shard_buffer));
 	if (shard->tail.owner != 0)
 	{
 		Page		page;
 		Size		room;
 
-		tail_buffer = lock_tail(storage, shard);
+		tail_buffer = strata_tail_lock(storage, shard);
 		page = BufferGetPage(tail_buffer);
-		room = page_room(page);
+		room = strata_tail_room(page);
 		if (entry != NULL ? room >= left : room >= sizeof(StrataExtentEntry))
 		{
 			/* Somebody has rolled the tail meanwhile. */
@@ -460,7 +243,7 @@ append_linking(AppendRequest *request)
 	}
 
 	npages = left - on_tail > STRATA_LOG_PAGE_CAPACITY ? 2 : 1;
-	if (!plan_pages(shard, npages, &plan))
+	if (!strata_tail_plan(shard, npages, &plan))
 	{
 		if (BufferIsValid(tail_buffer))
 			UnlockReleaseBuffer(tail_buffer);
@@ -497,7 +280,7 @@ append_linking(AppendRequest *request)
 	for (int i = 0; i < npages; i++)
 	{
 		Page		page = GenericXLogRegisterBuffer(record, buffers[i], GENERIC_XLOG_FULL_IMAGE);
-		StrataLogPage *header = init_log_page(page, plan.pages[i].owner, request->shard,
+		StrataLogPage *header = strata_tail_init_page(page, plan.pages[i].owner, request->shard,
 											  generation, ordinal++);
 		Size		part = Min(left, STRATA_LOG_PAGE_CAPACITY);
 
@@ -527,7 +310,7 @@ append_linking(AppendRequest *request)
 	shard->tail = plan.pages[npages - 1];
 	shard->tail_extent = plan.tail_extent;
 	shard->next_extent = plan.next_extent;
-	request->want_extent = extent_runs_out(shard);
+	request->want_extent = strata_tail_runs_out(shard);
 
 	STRATA_PAUSE("log-link-before-record");
 	GenericXLogFinish(record);
@@ -561,12 +344,12 @@ append_entry(AppendRequest *request)
 		if (result == APPEND_NOT_HERE)
 			result = append_linking(request);
 		if (result == APPEND_NO_EXTENT)
-			prepare_extent(request->storage, request->shard);
+			strata_tail_prepare(request->storage, request->shard);
 	} while (result != APPEND_DONE);
 	STRATA_PAUSE("log-append-after-record");
 
 	if (request->want_extent)
-		prepare_extent(request->storage, request->shard);
+		strata_tail_prepare(request->storage, request->shard);
 }
 
 /*
@@ -675,13 +458,13 @@ try_append_extent(AppendRequest *request, const StrataShardData *shard)
 	if (!BufferIsValid(tail_buffer))
 		return APPEND_NOT_HERE;
 	page = BufferGetPage(tail_buffer);
-	if (!is_open_tail(strata_page_log(page), request->shard) ||
-		page_room(page) < sizeof(StrataExtentEntry))
+	if (!strata_tail_is_open(strata_page_log(page), request->shard) ||
+		strata_tail_room(page) < sizeof(StrataExtentEntry))
 	{
 		UnlockReleaseBuffer(tail_buffer);
 		return APPEND_NOT_HERE;
 	}
-	check_tail(storage, page, shard->tail.block, request->shard);
+	strata_tail_check(storage, page, shard->tail.block, request->shard);
 
 	spare_buffer = strata_spare_lock(storage);
 	record = GenericXLogStart(storage);
@@ -724,14 +507,14 @@ append_extent(AppendRequest *request)
 		}
 		result = try_append_extent(request, &shard);
 		if (result == APPEND_NOT_HERE && append_linking(request) == APPEND_NO_EXTENT)
-			prepare_extent(request->storage, request->shard);
+			strata_tail_prepare(request->storage, request->shard);
 		else if (result == APPEND_NO_EXTENT)
 			strata_extent_reserve(request->storage, request->nblocks);
 	} while (result != APPEND_DONE);
 	STRATA_PAUSE("log-extent-after-record");
 
 	if (request->want_extent)
-		prepare_extent(request->storage, request->shard);
+		strata_tail_prepare(request->storage, request->shard);
 }
 
 void
@@ -772,7 +555,7 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 		StrataShardData *data;
 		StrataLogPage *first;
 		StrataLogPage *tail;
-		PagePlan	plan;
+		StrataTailPlan	plan;
 		GenericXLogState *record;
 		Page		page;
 		TimestampTz now;
@@ -790,7 +573,7 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 					 errhint("Dump the table and restore it into a new one.")));
 		now = GetCurrentTimestamp();
 
-		shard_buffer = lock_shard_page(storage, shard);
+		shard_buffer = strata_tail_lock_shard(storage, shard);
 		data = strata_page_shard(BufferGetPage(shard_buffer));
 		if (data->active_generation != copy.active_generation)
 		{
@@ -811,10 +594,10 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 				strata_page_mismatch(storage, data->active_start.block,
 									 "the start of a generation");
 		}
-		tail_buffer = lock_tail(storage, data);
+		tail_buffer = strata_tail_lock(storage, data);
 		tail = strata_page_log(BufferGetPage(tail_buffer));
 
-		if (tail->bytes_before + tail->bytes == 0 || !plan_pages(data, 1, &plan))
+		if (tail->bytes_before + tail->bytes == 0 || !strata_tail_plan(data, 1, &plan))
 		{
 			bool		empty = tail->bytes_before + tail->bytes == 0;
 
@@ -824,7 +607,7 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 			UnlockReleaseBuffer(shard_buffer);
 			if (empty)
 				return false;
-			prepare_extent(storage, shard);
+			strata_tail_prepare(storage, shard);
 			continue;
 		}
 		new_buffer = strata_page_new(storage, plan.pages[0].block, NULL);
@@ -848,7 +631,7 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 		tail->flags |= STRATA_LOG_PAGE_CLOSED;
 		tail->next = plan.pages[0];
 
-		init_log_page(page, plan.pages[0].owner, shard, data->active_generation + 1, 0)->opened_at = now;
+		strata_tail_init_page(page, plan.pages[0].owner, shard, data->active_generation + 1, 0)->opened_at = now;
 
 		data->rows += tail->rows;
 		data->bytes += tail->bytes;
@@ -857,7 +640,7 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 		data->tail = plan.pages[0];
 		data->tail_extent = plan.tail_extent;
 		data->next_extent = plan.next_extent;
-		want_extent = extent_runs_out(data);
+		want_extent = strata_tail_runs_out(data);
 
 		STRATA_PAUSE("log-seal-before-record");
 		GenericXLogFinish(record);
@@ -871,7 +654,7 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 		if (generation != NULL)
 			*generation = copy.active_generation;
 		if (want_extent)
-			prepare_extent(storage, shard);
+			strata_tail_prepare(storage, shard);
 		return true;
 	}
 }
