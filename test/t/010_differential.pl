@@ -41,7 +41,7 @@ sub rows
 	my $width = (0, 10, 200, 3000)[ rand 4 ];
 	return "SELECT ord, 'k' || k AS id, k % 13 AS a, k::int8 * 1000003 AS a8, k / 8.0 AS n, md5(k::text)::uuid AS u, "
 	  . "timestamptz '2026-01-01' + k * interval '1 s' AS ts, decode(md5(k::text), 'hex') AS b, "
-	  . "CASE WHEN ord % 11 = 0 THEN NULL WHEN ord % 13 = 0 THEN 'NaN' ELSE (ord * 7 + $s) % 1000 END::float8 AS r, "
+	  . "CASE WHEN ord % 11 = 0 THEN NULL WHEN ord % 13 = 0 THEN 'NaN'::float8 ELSE (ord * 7 + $s) % 1000 END::float8 AS r, "
 	  . "CASE ord % 5 WHEN 0 THEN NULL WHEN 1 THEN '' ELSE repeat(md5((ord + $s)::text), 1 + $width / 32) END AS t, "
 	  . "CASE WHEN ord % 3 = 0 THEN jsonb_build_object('s', $s, 'o', ord) END AS j, "
 	  . "CASE WHEN ord % 4 = 0 THEN ARRAY[ord, NULL, k] END::int[] AS arr, date '2026-01-01' + ord % 400 AS d, "
@@ -73,7 +73,7 @@ sub compare
 	  . ")) FROM (SELECT $key FROM ${name}_h ORDER BY $key LIMIT 30) h, LATERAL (SELECT $list FROM TABLE x WHERE $on OFFSET 0) x";
 	if (@keys == 1)
 	{
-		push @q, "SELECT count(*), sum(hashtextextended(x::text, 0)::numeric) FROM (SELECT $list FROM TABLE WHERE $key = ANY (ARRAY(SELECT $key FROM ${name}_h ORDER BY md5($key::text) LIMIT 15))) x";
+		push @q, "SELECT count(*), sum(hashtextextended(x::text, 0)::numeric) FROM (SELECT $list FROM TABLE WHERE $key = ANY (ARRAY(SELECT $key FROM ${name}_h ORDER BY md5(${key}::text) LIMIT 15))) x";
 	}
 	for my $q (@q)
 	{
@@ -98,6 +98,7 @@ CREATE FOREIGN TABLE ${name}_s ($columns) SERVER strata OPTIONS (key '$key'$opt,
 CREATE TABLE ${name}_h ($columns, PRIMARY KEY ($key));
 SQL
 	$session = $node->background_psql('postgres');
+	run('SET client_min_messages = warning');
 	my $set = join ', ', map { "$_ = EXCLUDED.$_" } @names;
 	my $depth = 0;    # 0: no transaction block
 	my @log;
