@@ -103,6 +103,14 @@ EXPLAIN (COSTS OFF) SELECT id FROM barrier WHERE id = 'id1';
 SELECT id FROM barrier WHERE id = 'id1';
 SELECT id FROM barrier WHERE id = 'id100';
 
+-- equality of text is leakproof, that of numeric is not: neither a lookup nor
+-- zone maps may use it before the barrier's own clause
+CREATE FOREIGN TABLE n (id numeric NOT NULL, v int) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO n SELECT g, g FROM generate_series(1, 10) g;
+CREATE VIEW n_barrier WITH (security_barrier) AS SELECT * FROM n WHERE v < 3;
+EXPLAIN (COSTS OFF) SELECT * FROM n_barrier WHERE id = 1;
+EXPLAIN (COSTS OFF) SELECT * FROM n WHERE id = 1 AND v < 3;
+
 -- types: every row found by its own key, pending and merged, and by values of
 -- other types of the family
 CREATE FUNCTION make(type text, sample text) RETURNS void LANGUAGE plpgsql AS $$

@@ -102,4 +102,34 @@ typedef RelFileLocator StrataFileId;
 #define strata_file_id_equal(a, b)	RelFileLocatorEquals(a, b)
 #endif
 
+/*
+ * A path of a foreign scan of one relation, without pathkeys.  From 17 on a
+ * path may say which clauses it takes (ours are matched again when the plan is
+ * made); 18 counts disabled nodes.
+ */
+#if PG_VERSION_NUM < 170000
+#define strata_foreignscan_path(root, rel, rows, startup, total, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, startup, total, NIL, outer, NULL, private)
+#elif PG_VERSION_NUM < 180000
+#define strata_foreignscan_path(root, rel, rows, startup, total, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, startup, total, NIL, outer, NULL, NIL, private)
+#else
+#define strata_foreignscan_path(root, rel, rows, startup, total, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, 0, startup, total, NIL, outer, NULL, NIL, private)
+#endif
+
+/* The role a scan's rights are checked for, InvalidOid: the current one. */
+#if PG_VERSION_NUM < 160000
+#define strata_scan_role(plan, estate) \
+	(exec_rt_fetch((plan)->scan.scanrelid, estate)->checkAsUser)
+#else
+#define strata_scan_role(plan, estate)	((plan)->checkAsUser)
+#endif
+
+#if PG_VERSION_NUM < 180000
+#define strata_analyze_delay()	vacuum_delay_point()
+#else
+#define strata_analyze_delay()	vacuum_delay_point(true)
+#endif
+
 #endif							/* STRATA_COMPAT_H */

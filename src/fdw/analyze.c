@@ -23,6 +23,7 @@
 
 #include <math.h>
 
+#include "compat.h"
 #include "fdw/scan.h"
 
 #include "access/detoast.h"
@@ -204,7 +205,7 @@ sample_layer(Sampler *sampler, StrataLayer layer)
 
 	while (strata_scan_next(scan, sampler->store_values, sampler->store_isnull, &tid))
 	{
-		vacuum_delay_point();
+		strata_analyze_delay();
 
 		if (sampler->nrows < sampler->target)
 			keep_row(sampler, sampler->nrows, result_mcxt);
@@ -242,7 +243,7 @@ pick_pending(Sampler *sampler, PendingRow *picked, int max, int *npicked)
 	{
 		const StrataPendingEntry *entry = strata_pending_entry(pending, i);
 
-		vacuum_delay_point();
+		strata_analyze_delay();
 		if (!strata_view_accepts(entry, i, sampler->view))
 			continue;
 
@@ -375,7 +376,7 @@ sample_base(Sampler *sampler, int max)
 			if (strata_row_deleted(group, row))
 				continue;
 
-			vacuum_delay_point();
+			strata_analyze_delay();
 			if (reader == NULL)
 			{
 				MemoryContextSwitchTo(group_mcxt);
@@ -476,7 +477,7 @@ sample_store(Sampler *sampler)
 		MemoryContextSwitchTo(sampler->row_mcxt);
 		for (int i = 0; i < npicked; i++)
 		{
-			vacuum_delay_point();
+			strata_analyze_delay();
 			strata_pending_reader_row(reader, picked[i].entry, picked[i].row,
 									  sampler->store_values, sampler->store_isnull);
 			keep_row(sampler, sampler->nrows, result_mcxt);

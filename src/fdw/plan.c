@@ -25,6 +25,7 @@
 
 #include <math.h>
 
+#include "compat.h"
 #include "fdw/scan.h"
 
 #include "access/htup_details.h"
@@ -434,8 +435,7 @@ add_scan_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 
 	cost_scan(root, rel, param_info, rows, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
-			 create_foreignscan_path(root, rel, NULL, rows, startup_cost, total_cost,
-									 NIL, outer, NULL, NIL));
+			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, outer, NIL));
 }
 
 /* A lookup with these outer relations, if they fix the key. */
@@ -466,8 +466,8 @@ add_lookup_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 
 	cost_lookup(root, rel, param_info, keys, rows, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
-			 create_foreignscan_path(root, rel, NULL, rows, startup_cost, total_cost,
-									 NIL, outer, NULL, LOOKUP_PATH));
+			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, outer,
+									 LOOKUP_PATH));
 }
 
 void

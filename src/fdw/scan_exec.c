@@ -24,6 +24,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "fdw/scan.h"
 
 #include "access/hash.h"
@@ -151,12 +152,11 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 		state->store = strata_store_open(RelationGetRelid(rel));
 	else
 	{
-		RangeTblEntry *rte = exec_rt_fetch(plan->scan.scanrelid, estate);
+		Oid			role = strata_scan_role(plan, estate);
 		Oid			store = strata_layer_store(RelationGetRelid(rel),
 											   strata_options_get(RelationGetRelid(rel)));
 
-		strata_layer_check_rights(store, OidIsValid(rte->checkAsUser) ?
-								  rte->checkAsUser : GetUserId());
+		strata_layer_check_rights(store, OidIsValid(role) ? role : GetUserId());
 		state->store = strata_store_open(store);
 		state->map = strata_layer_map(rel, state->store);
 		state->store_values = palloc0(state->store->desc->natts * sizeof(Datum));
