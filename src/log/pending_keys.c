@@ -29,7 +29,7 @@
 #include "utils/memutils.h"
 
 #define MIN_KEYS	64
-#define LARGE_KEYS	(512 * 1024)
+#define LARGE_KEYS	(512 * 1024)	/* from here on arrays grow in small steps */
 
 /* A key array may not be longer: STRATA_NO_KEY is taken. */
 #define MAX_KEYS	(PG_UINT32_MAX - 1)
@@ -144,6 +144,20 @@ strata_key_table_add(StrataKeyTable *table, uint32 hash, uint32 entry, uint32 ro
 	table->buckets[b] = table->nkeys++;
 }
 
+/* The keys of an entry, numbered from 0. */
+void
+strata_key_table_add_all(StrataKeyTable *table, const uint32 *hashes, uint32 n, uint32 entry)
+{
+	uint32		i;
+
+	for (i = 0; i < n; i++)
+	{
+		if (i + STRATA_PREFETCH < n)
+			strata_key_table_prefetch(table, hashes[i + STRATA_PREFETCH]);
+		strata_key_table_add(table, hashes[i], entry, i);
+	}
+}
+
 Size
 strata_key_table_memory(const StrataKeyTable *table)
 {
@@ -171,6 +185,7 @@ strata_key_table_free(StrataKeyTable *table)
 /* ---- key set ---- */
 
 #define SET_CHUNK	(64 * 1024)
+#define FILTER_BITS 16
 
 struct StrataKeySet
 {
@@ -186,6 +201,7 @@ struct StrataKeySet
 	uint32	   *buckets;
 	uint32		nbuckets;
 	int			shift;
+	uint8	   *filter;			/* a bit per hash, FILTER_BITS a bucket */
 	char	   *chunk;			/* values are cut from here */
 	Size		chunk_left;
 	Size		used;
@@ -193,6 +209,16 @@ struct StrataKeySet
 	bool		byval[INDEX_MAX_KEYS];
 	int16		typlen[INDEX_MAX_KEYS];
 };
+
+/*
+ * Most hashes that a set is asked for are not in it; a bitmap that stays in
+ * the processor's cache says so.
+ */
+static inline uint32
+filter_bit(const StrataKeySet *set, uint32 hash)
+{
+	return (hash * 0x85EBCA6Bu) & (set->nbuckets * FILTER_BITS - 1);
+}
 
 static void
 set_rehash(StrataKeySet *set, uint32 nbuckets)
@@ -205,14 +231,21 @@ set_rehash(StrataKeySet *set, uint32 nbuckets)
 			pfree(set->buckets);
 		set->buckets = NULL;
 		set->buckets = huge_alloc(set->mcxt, (Size) nbuckets * sizeof(uint32));
+		if (set->filter)
+			pfree(set->filter);
+		set->filter = NULL;
+		set->filter = huge_alloc(set->mcxt, (Size) nbuckets * FILTER_BITS / 8);
 		set->nbuckets = nbuckets;
 		set->shift = 32 - pg_leftmost_one_pos32(nbuckets);
 	}
 	memset(set->buckets, 0xFF, (Size) nbuckets * sizeof(uint32));
+	memset(set->filter, 0, (Size) nbuckets * FILTER_BITS / 8);
 	for (i = 0; i < set->nitems; i++)
 	{
 		uint32		b = (set->items[i].hash * 2654435769u) >> set->shift;
+		uint32		bit = filter_bit(set, set->items[i].hash);
 
+		set->filter[bit >> 3] |= 1 << (bit & 7);
 		set->items[i].next = set->buckets[b];
 		set->buckets[b] = i;
 	}
@@ -245,12 +278,6 @@ strata_key_set_create(const StrataKey *key, Size budget)
 	return set;
 }
 
-void
-strata_key_set_set_budget(StrataKeySet *set, Size budget)
-{
-	set->budget = budget;
-}
-
 /* Room for size bytes of a value; keys are far smaller than a chunk. */
 static char *
 set_value_space(StrataKeySet *set, Size size)
@@ -279,6 +306,7 @@ strata_key_set_add(StrataKeySet *set, uint32 hash, const Datum *values,
 	StrataKeySetItem *item;
 	Datum	   *copy;
 	uint32		b;
+	uint32		bit;
 	int			i;
 
 	if (set->nitems > 0 && set->used >= set->budget)
@@ -287,8 +315,8 @@ strata_key_set_add(StrataKeySet *set, uint32 hash, const Datum *values,
 	{
 		uint32		want;
 
-		if (set->maxitems > (uint32) 1 << 30)
-			return false;
+		if (set->maxitems >= (uint32) 1 << 26)
+			return false;		/* the filter's bits are numbered by 32 bits */
 		want = set->maxitems * 2;
 		set->items = repalloc_huge(set->items, (Size) want * sizeof(StrataKeySetItem));
 		set->values = repalloc_huge(set->values, (Size) want * set->natts * sizeof(Datum));
@@ -314,6 +342,8 @@ strata_key_set_add(StrataKeySet *set, uint32 hash, const Datum *values,
 	item->hash = hash;
 	item->entry = entry;
 	item->row = row;
+	bit = filter_bit(set, hash);
+	set->filter[bit >> 3] |= 1 << (bit & 7);
 	b = (hash * 2654435769u) >> set->shift;
 	item->next = set->buckets[b];
 	set->buckets[b] = set->nitems++;
@@ -337,7 +367,12 @@ strata_key_set_find(StrataKeySet *set, uint32 hash, const Datum *values)
 bool
 strata_key_set_has_hash(StrataKeySet *set, uint32 hash)
 {
-	uint32		i = set->buckets[(hash * 2654435769u) >> set->shift];
+	uint32		bit = filter_bit(set, hash);
+	uint32		i;
+
+	if ((set->filter[bit >> 3] & (1 << (bit & 7))) == 0)
+		return false;
+	i = set->buckets[(hash * 2654435769u) >> set->shift];
 
 	for (; i != PG_UINT32_MAX; i = set->items[i].next)
 	{
@@ -396,6 +431,7 @@ strata_key_set_reset(StrataKeySet *set)
 		pfree(set->order);
 	set->order = NULL;
 	memset(set->buckets, 0xFF, (Size) set->nbuckets * sizeof(uint32));
+	memset(set->filter, 0, (Size) set->nbuckets * FILTER_BITS / 8);
 }
 
 void

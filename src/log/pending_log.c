@@ -261,7 +261,6 @@ read_shard(StrataPendingLog *log, StrataStore *store, Relation storage, int shar
 		{
 			uint32		n = strata_pending_entry_keys(entry);
 			const uint32 *hashes;
-			uint32		i;
 
 			if (entry->type == STRATA_ENTRY_ROWS)
 				hashes = strata_entry_hashes(le.header);
@@ -281,8 +280,7 @@ read_shard(StrataPendingLog *log, StrataStore *store, Relation storage, int shar
 				*bytes_read += group_read;
 				MemoryContextSwitchTo(walk_mcxt);
 			}
-			for (i = 0; i < n; i++)
-				strata_key_table_add(log->keys, hashes[i], log->nentries, i);
+			strata_key_table_add_all(log->keys, hashes, n, log->nentries);
 			if (entry->type != STRATA_ENTRY_ROWS)
 				MemoryContextReset(group_mcxt);
 		}

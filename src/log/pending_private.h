@@ -61,8 +61,21 @@ strata_key_table_head(const StrataKeyTable *table, uint32 hash)
 	return table->buckets[(hash * 2654435769u) >> table->shift];
 }
 
+/* For a hash to be looked up soon: buckets of a large table lie far apart. */
+#define STRATA_PREFETCH		16
+
+static inline void
+strata_key_table_prefetch(const StrataKeyTable *table, uint32 hash)
+{
+#ifdef __GNUC__
+	__builtin_prefetch(&table->buckets[(hash * 2654435769u) >> table->shift]);
+#endif
+}
+
 extern StrataKeyTable *strata_key_table_create(MemoryContext mcxt, uint64 expected);
 extern void strata_key_table_add(StrataKeyTable *table, uint32 hash, uint32 entry, uint32 row);
+extern void strata_key_table_add_all(StrataKeyTable *table, const uint32 *hashes, uint32 n,
+									 uint32 entry);
 extern Size strata_key_table_memory(const StrataKeyTable *table);
 extern void strata_key_table_free(StrataKeyTable *table);
 
@@ -82,7 +95,6 @@ typedef struct StrataKeySetItem
 } StrataKeySetItem;
 
 extern StrataKeySet *strata_key_set_create(const StrataKey *key, Size budget);
-extern void strata_key_set_set_budget(StrataKeySet *set, Size budget);
 /* False, nothing added, when the budget is used up (one always fits). */
 extern bool strata_key_set_add(StrataKeySet *set, uint32 hash, const Datum *values,
 							   uint32 entry, uint32 row);

@@ -11,9 +11,12 @@
  *
  * Memory is bounded in two dimensions, each by hash_mem.  The table of hashes,
  * where the backend could not keep one, is made for one hash partition after
- * the other, reading the hashes again for each.  Copies of keys are made for
- * one partition of what is to be compared after the other.  What remains is a
- * bit per pending version and per row of the row groups that lose rows.
+ * the other, reading the hashes again for each.  Keys are copied as many as
+ * fit, in the order of the log, and all others are held against them, before
+ * the next are copied: keys that were sent again are mostly sent in the same
+ * order, so that each round decodes a part of the log and of the base.  What
+ * remains is a bit per pending version and per row of the row groups that
+ * lose rows.
  *
  * IDENTIFICATION
  *	  src/log/pending_resolve.c
@@ -31,11 +34,16 @@
 
 /*
  * Rough costs in microseconds, for choosing between index and hashes: a probe
- * in key order, a hash looked up, a row group opened for its hashes.
+ * in key order, a hash looked up, a row group opened for its hashes, a key
+ * read and compared.
  */
-#define COST_PROBE		4.0
+#define COST_PROBE		2.5
 #define COST_HASH		0.04
-#define COST_GROUP		100.0
+#define COST_GROUP		50.0
+#define COST_KEY		0.2
+
+/* what a copied key takes, about */
+#define BYTES_COPY		80
 
 typedef struct Resolve
 {
@@ -64,11 +72,10 @@ bit_set(uint8 *bitmap, uint64 i)
 	bitmap[i >> 3] |= 1 << (i & 7);
 }
 
-/* Partitions of copied keys must not follow those of the table. */
-static inline uint32
-subpart(uint32 hash, uint32 nparts)
+static inline void
+bit_clear(uint8 *bitmap, uint64 i)
 {
-	return ((hash * 0x85EBCA6Bu) >> 8) % nparts;
+	bitmap[i >> 3] &= ~(1 << (i & 7));
 }
 
 static inline bool
@@ -175,15 +182,18 @@ resolve_end(Resolve *resolve)
 /* ---- losers ---- */
 
 /*
- * Compare the marked keys of one subpartition, from the newest entry to the
- * oldest; the first of a key wins.  False when the copies do not fit.
+ * One round over the marked keys, from the entry before high to the oldest.
+ * As long as they fit, keys not met yet are copied into set; after that keys
+ * are only looked up there.  The first of a key wins.  What is settled, as a
+ * loser or by having been in the set, is no longer marked.  Returns where the
+ * next round begins, 0 when all is settled.
  */
-static bool
-compare_marked(Resolve *resolve, const uint8 *marked, StrataKeySet *set,
-			   uint32 sub, uint32 nsubs, uint8 *losers)
+static uint32
+losers_round(Resolve *resolve, uint8 *marked, StrataKeySet *set, uint32 high, uint8 *losers)
 {
 	StrataKeyTable *table = resolve->table;
-	uint32		high = table->nkeys;
+	uint32		next = 0;
+	bool		full = false;
 
 	while (high > 0)
 	{
@@ -211,14 +221,20 @@ compare_marked(Resolve *resolve, const uint8 *marked, StrataKeySet *set,
 			Datum		values[INDEX_MAX_KEYS];
 			StrataKeySetItem *item;
 
-			if (!bit_get(marked, k) || (nsubs > 1 && subpart(key->hash, nsubs) != sub))
+			if (!bit_get(marked, k) || (full && !strata_key_set_has_hash(set, key->hash)))
 				continue;
 			strata_pending_reader_key(resolve->reader, key->entry, key->row, values);
 			item = strata_key_set_find(set, key->hash, values);
 			if (item == NULL)
 			{
+				if (full)
+					continue;
 				if (!strata_key_set_add(set, key->hash, values, k, 0))
-					return false;
+				{
+					full = true;
+					next = high;
+					continue;
+				}
 			}
 			else if (table->keys[item->entry].entry == entry)
 			{
@@ -228,10 +244,11 @@ compare_marked(Resolve *resolve, const uint8 *marked, StrataKeySet *set,
 			}
 			else
 				bit_set(losers, key_number(resolve, key));
+			bit_clear(marked, k);
 		}
 		high = low;
 	}
-	return true;
+	return next;
 }
 
 static void
@@ -240,10 +257,9 @@ find_losers(Resolve *resolve, void *arg)
 	uint8	   *losers = arg;
 	StrataKeyTable *table = resolve->table;
 	uint8	   *marked;
-	uint64		nmarked = 0;
+	bool		any = false;
+	uint32		high;
 	uint32		i;
-	uint32		sub;
-	uint32		nsubs;
 	StrataKeySet *set;
 
 	if (table->ndups == 0)
@@ -273,38 +289,21 @@ find_losers(Resolve *resolve, void *arg)
 		}
 		if (older == STRATA_NO_KEY)
 			continue;
-		nmarked += !bit_get(marked, k);
 		bit_set(marked, k);
-		nmarked += !bit_get(marked, older);
 		bit_set(marked, older);
-	}
-	if (nmarked == 0)
-	{
-		pfree(marked);
-		return;
+		any = true;
 	}
 
-	/* a guess at the size of a key; a wrong one costs a round */
-	nsubs = (uint32) (nmarked * 64 / resolve->budget + 1);
-	set = strata_key_set_create(&resolve->pending->store->key, resolve->budget);
-	for (sub = 0; sub < nsubs; sub++)
+	if (any)
 	{
-		strata_key_set_reset(set);
-		if (!compare_marked(resolve, marked, set, sub, nsubs, losers))
+		set = strata_key_set_create(&resolve->pending->store->key, resolve->budget);
+		for (high = table->nkeys; high > 0;)
 		{
-			/*
-			 * What was found stays true.  When even the finest partition does
-			 * not fit, its keys are nearly all of one hash or huge: go on
-			 * without a limit rather than for ever.
-			 */
-			if (nsubs < 65536)
-				nsubs *= 2;
-			else
-				strata_key_set_set_budget(set, SIZE_MAX);
-			sub = PG_UINT32_MAX;	/* begin again, at 0 */
+			strata_key_set_reset(set);
+			high = losers_round(resolve, marked, set, high, losers);
 		}
+		strata_key_set_free(set);
 	}
-	strata_key_set_free(set);
 	pfree(marked);
 }
 
@@ -399,6 +398,21 @@ probe_set(StrataKeySet *set, StrataIndexProbe *probe, StrataSuperseded *result)
 	strata_key_set_reset(set);
 }
 
+/* Add a pending key to those to be probed with; probe when they are many. */
+static void
+probe_later(Resolve *resolve, StrataKeySet *set, StrataIndexProbe *probe,
+			uint32 entry, uint32 row, StrataSuperseded *result)
+{
+	Datum		values[INDEX_MAX_KEYS];
+
+	strata_pending_reader_key(resolve->reader, entry, row, values);
+	if (!strata_key_set_add(set, 0, values, entry, row))
+	{
+		probe_set(set, probe, result);
+		(void) strata_key_set_add(set, 0, values, entry, row);
+	}
+}
+
 static void
 supersede_by_index(Resolve *resolve, const uint8 *losers, Oid index, StrataSuperseded *result)
 {
@@ -421,16 +435,8 @@ supersede_by_index(Resolve *resolve, const uint8 *losers, Oid index, StrataSuper
 		n = strata_pending_entry_keys(&log->entries[entry]);
 		for (row = 0; row < n; row++)
 		{
-			Datum		values[INDEX_MAX_KEYS];
-
-			if (pending_bit(losers, first + row))
-				continue;
-			strata_pending_reader_key(resolve->reader, entry, row, values);
-			if (!strata_key_set_add(set, 0, values, entry, row))
-			{
-				probe_set(set, probe, result);
-				(void) strata_key_set_add(set, 0, values, entry, row);
-			}
+			if (!pending_bit(losers, first + row))
+				probe_later(resolve, set, probe, entry, row, result);
 		}
 	}
 	probe_set(set, probe, result);
@@ -439,68 +445,79 @@ supersede_by_index(Resolve *resolve, const uint8 *losers, Oid index, StrataSuper
 	strata_key_set_free(set);
 }
 
+/*
+ * Which pending keys share a hash with a base row that is not deleted, and
+ * where: the keys of a table are seen as SECTIONS equal runs, and each row
+ * group has a bit for every run that it shares a hash with.
+ */
+#define SECTIONS	64
+
 typedef struct HashSupersede
 {
 	const uint8 *losers;
+	Oid			index;
 	StrataSuperseded *result;
+
+	/* of the table at hand */
+	uint8	   *hit;			/* by key of the table */
+	uint64		nhit;
+	uint64	   *sections;		/* [ngroups] */
 } HashSupersede;
 
-/* Copy the keys of table marked in hit, one subpartition; false: do not fit. */
-static bool
-copy_hit_keys(Resolve *resolve, const uint8 *hit, StrataKeySet *set, uint32 sub, uint32 nsubs)
+static inline int
+key_section(const StrataKeyTable *table, uint32 k)
 {
-	StrataKeyTable *table = resolve->table;
-	uint32		k;
-
-	for (k = 0; k < table->nkeys; k++)
-	{
-		StrataPendingKey *key = &table->keys[k];
-		Datum		values[INDEX_MAX_KEYS];
-
-		if ((k & 7) == 0 && hit[k >> 3] == 0)
-		{
-			k += 7;
-			continue;
-		}
-		if (!bit_get(hit, k) || (nsubs > 1 && subpart(key->hash, nsubs) != sub))
-			continue;
-		if ((k & 0xFF) == 0)
-			CHECK_FOR_INTERRUPTS();
-		strata_pending_reader_key(resolve->reader, key->entry, key->row, values);
-		if (!strata_key_set_add(set, key->hash, values, k, 0))
-			return false;
-	}
-	return true;
+	return (int) ((uint64) k * SECTIONS / table->nkeys);
 }
 
-/*
- * Superseded base rows by the hashes of one table: first which pending keys
- * share a hash with a live base row, then, with copies of those, which rows.
- */
-static void
-supersede_by_hash(Resolve *resolve, void *arg)
+/* Sections of the keys first to last, as bits. */
+static uint64
+section_mask(const StrataKeyTable *table, uint32 first, uint32 last)
 {
-	HashSupersede *state = arg;
-	StrataSuperseded *result = state->result;
+	int			low = key_section(table, first);
+	int			high = key_section(table, last);
+	uint64		upto = high == SECTIONS - 1 ? ~UINT64CONST(0) : (UINT64CONST(1) << (high + 1)) - 1;
+
+	return upto & ~((UINT64CONST(1) << low) - 1);
+}
+
+/* Open a row group for its hashes; the reader belongs to mcxt. */
+static StrataGroupReader *
+open_for_hashes(Resolve *resolve, const StrataRowGroup *group, MemoryContext mcxt,
+				const uint32 **hashes, uint32 *nrows)
+{
 	StrataPending *pending = resolve->pending;
+	MemoryContext old = MemoryContextSwitchTo(mcxt);
+	StrataGroupReader *reader;
+
+	reader = strata_group_open(pending->store, pending->storage, &group->ref, NULL, true);
+	*hashes = strata_group_hashes(reader);
+	*nrows = Min(strata_group_rows(reader), group->ref.rows);
+	MemoryContextSwitchTo(old);
+	return reader;
+}
+
+static void
+close_for_hashes(StrataGroupReader *reader, MemoryContext mcxt, StrataSuperseded *result)
+{
+	uint64		read = 0;
+	uint64		decoded = 0;
+
+	strata_group_io(reader, &read, &decoded);
+	result->bytes_read += read;
+	result->bytes_decoded += decoded;
+	strata_group_close(reader);
+	MemoryContextReset(mcxt);
+}
+
+static void
+find_hits(Resolve *resolve, HashSupersede *state, MemoryContext mcxt)
+{
+	StrataSuperseded *result = state->result;
 	StrataManifest *manifest = result->manifest;
 	StrataKeyTable *table = resolve->table;
-	MemoryContext group_mcxt;
-	uint8	   *hit;
-	bool	   *group_hit;
-	uint64		nhit = 0;
-	uint32		sub;
-	uint32		nsubs;
-	StrataKeySet *set;
 	int			i;
 
-	if (table->nkeys == 0)
-		return;
-	hit = MemoryContextAllocExtended(CurrentMemoryContext, ((Size) table->nkeys + 7) / 8,
-									 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	group_hit = palloc0(sizeof(bool) * manifest->ngroups);
-	group_mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata row group hashes",
-									   ALLOCSET_DEFAULT_SIZES);
 	for (i = 0; i < manifest->ngroups; i++)
 	{
 		StrataRowGroup *group = &manifest->groups[i];
@@ -508,22 +525,18 @@ supersede_by_hash(Resolve *resolve, void *arg)
 		const uint32 *hashes;
 		uint32		nrows;
 		uint32		row;
-		uint64		read = 0;
-		uint64		decoded = 0;
-		MemoryContext old;
 
 		CHECK_FOR_INTERRUPTS();
 		if ((result->skip && result->skip[i]) || group->ndeleted == group->ref.rows)
 			continue;
-		old = MemoryContextSwitchTo(group_mcxt);
-		reader = strata_group_open(pending->store, pending->storage, &group->ref, NULL, true);
-		hashes = strata_group_hashes(reader);
-		nrows = Min(strata_group_rows(reader), group->ref.rows);
+		reader = open_for_hashes(resolve, group, mcxt, &hashes, &nrows);
 		for (row = 0; row < nrows; row++)
 		{
 			uint32		hash = hashes[row];
 			uint32		k;
 
+			if (row + STRATA_PREFETCH < nrows)
+				strata_key_table_prefetch(table, hashes[row + STRATA_PREFETCH]);
 			if (resolve->nparts > 1 && hash % resolve->nparts != resolve->part)
 				continue;
 			if (strata_row_deleted(group, row))
@@ -535,82 +548,161 @@ supersede_by_hash(Resolve *resolve, void *arg)
 
 				if (key->hash != hash)
 					continue;
-				if (bit_get(hit, k))
+				if (!bit_get(state->hit, k))
 				{
-					group_hit[i] = true;
-					continue;
+					/* losers have a winner of the same hash: that one counts */
+					if (!accepted(resolve, key->entry) ||
+						pending_bit(state->losers, key_number(resolve, key)))
+						continue;
+					bit_set(state->hit, k);
+					state->nhit++;
 				}
-				if (!accepted(resolve, key->entry) ||
-					pending_bit(state->losers, key_number(resolve, key)))
-					continue;
-				bit_set(hit, k);
-				nhit++;
-				group_hit[i] = true;
+				state->sections[i] |= UINT64CONST(1) << key_section(table, k);
 			}
 		}
-		strata_group_io(reader, &read, &decoded);
-		result->bytes_read += read;
-		result->bytes_decoded += decoded;
-		strata_group_close(reader);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(group_mcxt);
+		close_for_hashes(reader, mcxt, result);
 	}
+}
 
-	nsubs = (uint32) (nhit * 64 / resolve->budget + 1);
-	set = strata_key_set_create(&pending->store->key, resolve->budget);
-	for (sub = 0; nhit > 0 && sub < nsubs; sub++)
+/*
+ * Base rows whose key is in set, in row groups that share a hash with one of
+ * the given sections.
+ */
+static void
+supersede_by_set(Resolve *resolve, HashSupersede *state, StrataKeySet *set,
+				 uint64 sections, MemoryContext mcxt)
+{
+	StrataManifest *manifest = state->result->manifest;
+	int			i;
+
+	for (i = 0; i < manifest->ngroups; i++)
 	{
-		strata_key_set_reset(set);
-		if (!copy_hit_keys(resolve, hit, set, sub, nsubs))
-		{
-			if (nsubs < 65536)
-				nsubs *= 2;
-			else
-				strata_key_set_set_budget(set, SIZE_MAX);
-			sub = PG_UINT32_MAX;	/* begin again, at 0 */
+		StrataRowGroup *group = &manifest->groups[i];
+		StrataGroupReader *reader;
+		const uint32 *hashes;
+		uint32		nrows;
+		uint32		row;
+
+		CHECK_FOR_INTERRUPTS();
+		if ((state->sections[i] & sections) == 0)
 			continue;
+		reader = open_for_hashes(resolve, group, mcxt, &hashes, &nrows);
+		for (row = 0; row < nrows; row++)
+		{
+			Datum		values[INDEX_MAX_KEYS];
+
+			if (!strata_key_set_has_hash(set, hashes[row]) || strata_row_deleted(group, row))
+				continue;
+			strata_group_fetch_key(reader, row, values);
+			if (strata_key_set_find(set, hashes[row], values) != NULL)
+				supersede(state->result, group, row);
 		}
+		close_for_hashes(reader, mcxt, state->result);
+	}
+}
+
+/* What comparing the hits with the base rows is expected to cost. */
+static double
+comparing_cost(Resolve *resolve, HashSupersede *state)
+{
+	StrataManifest *manifest = state->result->manifest;
+	int			rounds = (int) Min(state->nhit * BYTES_COPY / resolve->budget + 1, SECTIONS);
+	double		cost = state->nhit * COST_KEY;
+	int			i;
+	int			round;
+
+	for (round = 0; round < rounds; round++)
+	{
+		int			low = round * SECTIONS / rounds;
+		int			high = (round + 1) * SECTIONS / rounds;
+		uint64		mask = 0;
+
+		for (; low < high; low++)
+			mask |= UINT64CONST(1) << low;
 		for (i = 0; i < manifest->ngroups; i++)
 		{
-			StrataRowGroup *group = &manifest->groups[i];
-			StrataGroupReader *reader;
-			const uint32 *hashes;
-			uint32		nrows;
-			uint32		row;
-			uint64		read = 0;
-			uint64		decoded = 0;
-			MemoryContext old;
-
-			CHECK_FOR_INTERRUPTS();
-			if (!group_hit[i])
-				continue;
-			old = MemoryContextSwitchTo(group_mcxt);
-			reader = strata_group_open(pending->store, pending->storage, &group->ref, NULL, true);
-			hashes = strata_group_hashes(reader);
-			nrows = Min(strata_group_rows(reader), group->ref.rows);
-			MemoryContextSwitchTo(old);
-			for (row = 0; row < nrows; row++)
-			{
-				Datum		values[INDEX_MAX_KEYS];
-
-				if (!strata_key_set_has_hash(set, hashes[row]) ||
-					strata_row_deleted(group, row))
-					continue;
-				strata_group_fetch_key(reader, row, values);
-				if (strata_key_set_find(set, hashes[row], values) != NULL)
-					supersede(result, group, row);
-			}
-			strata_group_io(reader, &read, &decoded);
-			result->bytes_read += read;
-			result->bytes_decoded += decoded;
-			strata_group_close(reader);
-			MemoryContextReset(group_mcxt);
+			if (state->sections[i] & mask)
+				cost += manifest->groups[i].ref.rows * COST_KEY;
 		}
 	}
+	return cost;
+}
+
+/*
+ * Superseded base rows by the hashes of one table: first which pending keys
+ * share a hash with a live base row at all.  Their keys are then looked for in
+ * the index, or copied, as many as fit at a time, in the order of the log, and
+ * compared with the base rows.
+ */
+static void
+supersede_by_hash(Resolve *resolve, void *arg)
+{
+	HashSupersede *state = arg;
+	StrataSuperseded *result = state->result;
+	StrataPending *pending = resolve->pending;
+	StrataKeyTable *table = resolve->table;
+	StrataIndexProbe *probe = NULL;
+	StrataKeySet *set;
+	MemoryContext mcxt;
+	uint32		first = 0;
+	uint32		k;
+
+	if (table->nkeys == 0)
+		return;
+	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata row group hashes",
+								 ALLOCSET_DEFAULT_SIZES);
+	state->hit = MemoryContextAllocExtended(CurrentMemoryContext, ((Size) table->nkeys + 7) / 8,
+											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	state->nhit = 0;
+	state->sections = palloc0(sizeof(uint64) * result->manifest->ngroups);
+	find_hits(resolve, state, mcxt);
+
+	set = strata_key_set_create(&pending->store->key, resolve->budget);
+	if (OidIsValid(state->index) && state->nhit > 0 &&
+		state->nhit * COST_PROBE < comparing_cost(resolve, state))
+		probe = strata_keyindex_probe_begin(pending->store, pending->storage, state->index);
+
+	for (k = 0; state->nhit > 0 && k < table->nkeys; k++)
+	{
+		StrataPendingKey *key = &table->keys[k];
+		Datum		values[INDEX_MAX_KEYS];
+
+		if ((k & 7) == 0 && state->hit[k >> 3] == 0)
+		{
+			k += 7;
+			continue;
+		}
+		if ((k & 0xFF) == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (!bit_get(state->hit, k))
+			continue;
+		if (probe)
+		{
+			probe_later(resolve, set, probe, key->entry, key->row, result);
+			continue;
+		}
+		strata_pending_reader_key(resolve->reader, key->entry, key->row, values);
+		if (!strata_key_set_add(set, key->hash, values, k, 0))
+		{
+			supersede_by_set(resolve, state, set, section_mask(table, first, k), mcxt);
+			strata_key_set_reset(set);
+			(void) strata_key_set_add(set, key->hash, values, k, 0);
+			first = k;
+		}
+	}
+	if (probe)
+	{
+		probe_set(set, probe, result);
+		result->index_probes += strata_keyindex_probe_count(probe);
+		strata_keyindex_probe_end(probe);
+	}
+	else if (strata_key_set_count(set) > 0)
+		supersede_by_set(resolve, state, set, section_mask(table, first, table->nkeys - 1), mcxt);
+
 	strata_key_set_free(set);
-	MemoryContextDelete(group_mcxt);
-	pfree(group_hit);
-	pfree(hit);
+	MemoryContextDelete(mcxt);
+	pfree(state->sections);
+	pfree(state->hit);
 }
 
 void
@@ -654,7 +746,7 @@ strata_pending_superseded(StrataPending *pending, StrataAccept accept, void *arg
 			supersede_by_index(&resolve, losers, index, result);
 		else
 		{
-			HashSupersede state = {losers, result};
+			HashSupersede state = {.losers = losers, .index = index, .result = result};
 
 			for_each_table(&resolve, supersede_by_hash, &state);
 		}
