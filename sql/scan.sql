@@ -181,6 +181,35 @@ SELECT count(*) FROM f;
 ROLLBACK;
 SELECT count(*) FROM f;
 
+-- what a command's own functions see of it: volatile ones its rows so far
+CREATE FOREIGN TABLE o (id int NOT NULL, v int) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+CREATE FUNCTION seen() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$ BEGIN RETURN (SELECT count(*) FROM o); END $$;
+CREATE FUNCTION seen_before() RETURNS bigint LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN (SELECT count(*) FROM o); END $$;
+CREATE FUNCTION write_more(i int) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN INSERT INTO o VALUES (i + 100, 0); RETURN (SELECT count(*) FROM o WHERE id > 100); END $$;
+INSERT INTO o SELECT g, seen() FROM generate_series(1, 3) g;
+INSERT INTO o SELECT g, seen_before() FROM generate_series(4, 6) g;
+SELECT * FROM o ORDER BY id;
+SELECT id, write_more(id) FROM o WHERE id < 4 ORDER BY id;
+SELECT count(*) FROM o;
+WITH i AS (INSERT INTO o VALUES (200, 0), (201, 0) RETURNING id)
+SELECT (SELECT count(*) FROM i), count(*), (SELECT count(*) FROM o WHERE id = ANY (SELECT id FROM i)) FROM o;
+-- the same in the first command of a transaction, whose command id is 0
+BEGIN;
+WITH i AS (INSERT INTO o VALUES (202, 0) RETURNING id) SELECT count(*) FROM o JOIN i USING (id);
+SELECT count(*) FROM o WHERE id = 202;
+COMMIT;
+-- a cursor first read in a savepoint that is rolled back
+CALL strata.drain('o');
+BEGIN;
+DECLARE s CURSOR FOR SELECT id FROM o WHERE id = ANY ('{1,2,3}');
+SAVEPOINT a;
+FETCH s;
+INSERT INTO o VALUES (2, 2);
+ROLLBACK TO a;
+FETCH s;
+FETCH ALL s;
+COMMIT;
+
 -- columns added and dropped
 ALTER FOREIGN TABLE f ADD COLUMN extra text DEFAULT 'old';
 ALTER TABLE h ADD COLUMN extra text DEFAULT 'old';
