@@ -177,6 +177,43 @@ CREATE FUNCTION fails_inside(int) RETURNS int LANGUAGE plpgsql VOLATILE AS
 INSERT INTO t (id, n) SELECT 'outer' || i, fails_inside(i) FROM generate_series(1, 5) i;
 SELECT id, n FROM t WHERE id LIKE 'inner%' OR id LIKE 'outer%' ORDER BY id;
 
+-- what an inner block causes to be flushed keeps its key locks when that is
+-- rolled back: they are the statement's
+CREATE FUNCTION peeks_inside() RETURNS int LANGUAGE plpgsql VOLATILE AS
+    $$BEGIN
+        PERFORM count(*) FROM insert_test.t;
+        RAISE EXCEPTION 'no';
+    EXCEPTION WHEN raise_exception THEN
+        RETURN 0;
+    END$$;
+BEGIN;
+INSERT INTO t (id, n) SELECT 'peek' || i, peeks_inside() FROM generate_series(1, 3) i;
+SELECT objsubid, mode, count(*) FROM pg_locks
+WHERE pid = pg_backend_pid() AND locktype = 'advisory' GROUP BY 1, 2 ORDER BY 1;
+COMMIT;
+SELECT id FROM t WHERE id LIKE 'peek%' ORDER BY id;
+
+-- a loop over RETURNING, a function in SQL, a procedure that commits
+DO $$
+DECLARE r record;
+BEGIN
+    FOR r IN INSERT INTO insert_test.t (id, n) SELECT 'ret' || i, i FROM generate_series(1, 3) i RETURNING id, n LOOP
+        RAISE NOTICE '% % %', r.id, r.n, (SELECT count(*) FROM insert_test.t WHERE id LIKE 'ret%');
+    END LOOP;
+END$$;
+CREATE FUNCTION add_rows(text, int) RETURNS SETOF text LANGUAGE sql AS
+    $$INSERT INTO insert_test.t (id, n) SELECT $1 || i, i FROM generate_series(1, $2) i RETURNING id$$;
+SELECT add_rows('sql', 3), (SELECT count(*) FROM t WHERE id LIKE 'sql%');
+CREATE PROCEDURE add_and_commit() LANGUAGE plpgsql AS
+    $$BEGIN
+        FOR i IN 1..6 LOOP
+            INSERT INTO insert_test.t (id, n) VALUES ('proc' || i, i);
+            IF i % 2 = 0 THEN COMMIT; ELSE ROLLBACK; END IF;
+        END LOOP;
+    END$$;
+CALL add_and_commit();
+SELECT id FROM t WHERE id LIKE 'sql%' OR id LIKE 'proc%' ORDER BY id;
+
 -- a cursor keeps its answer while its transaction writes
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM t WHERE n < 5 ORDER BY id;
