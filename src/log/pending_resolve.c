@@ -37,7 +37,7 @@
  * in key order, a hash looked up, a row group opened for its hashes, a key
  * read and compared.
  */
-#define COST_PROBE		2.5
+#define COST_PROBE		6.0
 #define COST_HASH		0.04
 #define COST_GROUP		50.0
 #define COST_KEY		0.2
