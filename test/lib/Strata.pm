@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(strata_node create_pair send_rows fingerprint same_rows verify_clean
-  seal drain pending pause_arm pause_clear pause_wait seed);
+  seal drain pending crash pause_arm pause_clear pause_wait seed);
 
 # A cluster with strata preloaded and created in database postgres.
 sub strata_node
@@ -93,6 +93,29 @@ sub pending
 	my ($node, $name) = @_;
 	return $node->safe_psql('postgres',
 		"SELECT count(*) FROM strata.generations WHERE store = '$name'::regclass AND state = 'sealed'");
+}
+
+# kill -9 of the postmaster and of every process of its: a backend that outlived
+# it would keep the shared memory of the data directory in use.
+sub crash
+{
+	my ($node) = @_;
+	my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	my @children;
+	for my $stat (glob '/proc/[0-9]*/stat')
+	{
+		open my $f, '<', $stat or next;
+		my $line = <$f> // '';
+		push @children, $1 if $line =~ /^(\d+) \(.*\) \S (\d+) / && $2 == $postmaster;
+	}
+	$node->kill9;
+	kill 'KILL', @children;
+	for (1 .. 600)
+	{
+		last unless grep { -e "/proc/$_" } @children;
+		select undef, undef, undef, 0.05;
+	}
+	return;
 }
 
 # Pause points (src/pause.h): armed by a file in the data directory.

@@ -102,7 +102,7 @@ for my $round (1 .. $rounds)
 		[ 'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-f', $merges, '-c', 1, '-T', 60, 'postgres' ],
 		'>', \$out, '2>', \$err);
 	sleep 0.3 + rand 1.5;
-	$node->kill9;
+	crash($node);
 	kill 'KILL', @pids;
 	waitpid $_, 0 for @pids;
 	$merger->kill_kill;

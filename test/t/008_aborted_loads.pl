@@ -57,7 +57,7 @@ for my $point ('log-extent-after-record', 'storage-run-written')
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_until(qr/go/, "\\echo go\nBEGIN;\n$load;\n$load;\n");
 select undef, undef, undef, 0.5;
-$node->kill9;
+crash($node);
 eval { $session->quit };
 $node->start;
 cmp_ok(settle('kill -9'), '<=', $size + 1024 * 1024, 'kill -9: the space came back');
