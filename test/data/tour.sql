@@ -11,6 +11,7 @@ SET client_min_messages = notice;
 SELECT * FROM strata.merge('rollouts', max_generations => 1);
 \x off
 CALL strata.drain('rollouts');
+SELECT blocks_total, blocks_freed, blocks_truncated FROM strata.sweep('rollouts');
 RESET client_min_messages;
 SELECT shard, generation, state, rows FROM strata.generations WHERE store = 'rollouts'::regclass;
 SELECT what, generations_merged, rows_read, rows_inserted, rows_replaced, row_groups_written AS written,
