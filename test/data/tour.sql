@@ -3,6 +3,7 @@
 \echo
 \echo '-- rows, and what is still pending in the log'
 SELECT count(*) AS rows, count(DISTINCT id) AS ids, count(DISTINCT run_id) AS runs FROM rollouts;
+SELECT * FROM strata.seal('rollouts');
 SELECT shard, generation, state, rows, pg_size_pretty(bytes) AS bytes FROM strata.generations
 WHERE store = 'rollouts'::regclass ORDER BY shard, generation LIMIT 12;
 \echo '-- one bounded pass, then passes until nothing is pending'
