@@ -753,3 +753,96 @@ strata_pending_superseded(StrataPending *pending, StrataAccept accept, void *arg
 	}
 	resolve_end(&resolve);
 }
+
+/* ---- some base rows ---- */
+
+struct StrataHiddenRows
+{
+	StrataPending *pending;
+	StrataKeySet *set;			/* entry: number of the row */
+};
+
+StrataHiddenRows *
+strata_hidden_rows_begin(StrataPending *pending)
+{
+	StrataHiddenRows *rows = palloc(sizeof(StrataHiddenRows));
+
+	rows->pending = pending;
+	rows->set = strata_key_set_create(&pending->store->key, SIZE_MAX);
+	return rows;
+}
+
+void
+strata_hidden_rows_add(StrataHiddenRows *rows, uint32 hash, const Datum *keyvalues)
+{
+	if (!strata_key_set_add(rows->set, hash, keyvalues, strata_key_set_count(rows->set), 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many rows to look for among pending keys")));
+}
+
+uint32
+strata_hidden_rows_find(StrataHiddenRows *rows, StrataAccept accept, void *arg, bool *hidden)
+{
+	StrataKeySet *set = rows->set;
+	StrataPendingLog *log = rows->pending->log;
+	uint32		n = strata_key_set_count(set);
+	uint32		nhidden = 0;
+	Resolve		resolve;
+	MemoryContext mcxt;
+	MemoryContext old;
+	int			entry;
+
+	memset(hidden, 0, n * sizeof(bool));
+	if (!log->keyed || n == 0)
+		return 0;
+	resolve_init(&resolve, rows->pending, accept, arg);
+	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata key hashes",
+								 ALLOCSET_DEFAULT_SIZES);
+	for (entry = 0; entry < resolve.nentries; entry++)
+	{
+		const uint32 *hashes = NULL;
+		uint64		first;
+		uint32		nkeys;
+		uint32		row;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!accepted(&resolve, entry))
+			continue;
+		first = log->entries[entry].first_key;
+		nkeys = strata_pending_entry_keys(&log->entries[entry]);
+		if (log->keys == NULL)
+		{
+			old = MemoryContextSwitchTo(mcxt);
+			hashes = strata_pending_hashes(rows->pending, entry);
+			MemoryContextSwitchTo(old);
+		}
+		for (row = 0; row < nkeys; row++)
+		{
+			uint32		hash = hashes ? hashes[row] : log->keys->keys[first + row].hash;
+			Datum		values[INDEX_MAX_KEYS];
+			StrataKeySetItem *item;
+
+			if (!strata_key_set_has_hash(set, hash))
+				continue;
+			strata_pending_reader_key(resolve.reader, entry, row, values);
+			item = strata_key_set_find(set, hash, values);
+			if (item != NULL && !hidden[item->entry])
+			{
+				hidden[item->entry] = true;
+				nhidden++;
+			}
+		}
+		MemoryContextReset(mcxt);
+	}
+	MemoryContextDelete(mcxt);
+	resolve_end(&resolve);
+	return nhidden;
+}
+
+void
+strata_hidden_rows_end(StrataHiddenRows *rows)
+{
+	strata_key_set_free(rows->set);
+	pfree(rows);
+}
