@@ -29,14 +29,15 @@ typedef struct StrataChoice
 } StrataChoice;
 
 /*
- * Choose what a pass folds.  Caps of 0 are lifted.  through (may be NULL):
- * newest generation of each shard that may be chosen; later ones do not count
- * as left.  Allocates in CurrentMemoryContext.
+ * Choose what a pass folds.  Caps of 0 are lifted.  key_memory: what the pass
+ * keeps in memory of each key.  through (may be NULL): newest generation of
+ * each shard that may be chosen; later ones do not count as left.  Allocates
+ * in CurrentMemoryContext.
  */
 extern StrataChoice *strata_choose(StrataStore *store, Relation storage,
 								   const StrataManifest *manifest,
 								   int max_generations, int64 max_bytes,
-								   const uint32 *through);
+								   Size key_memory, const uint32 *through);
 
 /*
  * The oldest running xid among the entries of a generation, or invalid when

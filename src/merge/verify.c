@@ -191,6 +191,27 @@ verify_spare_page(StrataVerify *verify, void *arg)
 	if (spare->next_owner == 0 || spare->next_owner > STRATA_MAX_OWNER)
 		strata_verify_fault(verify, "spare page", "next owner id " UINT64_FORMAT " is out of range",
 							spare->next_owner);
+	for (int i = 0; i < verify->manifest->ngroups; i++)
+	{
+		StrataRowGroup *group = &verify->manifest->groups[i];
+
+		if (group->ref.extent.owner >= spare->next_owner)
+			strata_verify_fault(verify, "spare page",
+								"next owner id is " UINT64_FORMAT ", although row group %u has " UINT64_FORMAT,
+								spare->next_owner, group->number, group->ref.extent.owner);
+	}
+	for (int shard = 0; shard < verify->store->nshards; shard++)
+	{
+		StrataShardData data;
+
+		if (strata_shard_read(verify->storage, shard, &data) &&
+			Max(data.tail_extent.owner, data.next_extent.owner) >= spare->next_owner &&
+			Max(data.tail_extent.owner, data.next_extent.owner) >=
+			strata_spare_read(verify->storage)->next_owner)
+			strata_verify_fault(verify, "spare page",
+								"next owner id is " UINT64_FORMAT ", although the log of shard %d has later ones",
+								spare->next_owner, shard);
+	}
 	if (spare->nruns > STRATA_SPARE_MAX_RUNS)
 	{
 		strata_verify_fault(verify, "spare page", "holds %u runs, more than fit", spare->nruns);
