@@ -6,7 +6,7 @@
  * A row group is a sequence of bytes in one extent: column chunks, each a
  * sequence of independently decodable vectors, the key hashes of its rows,
  * and a footer whose trailer is the last bytes.  Vectors are small (about
- * 8-16 kB raw, fewer rows when wide; a value over 256 kB has a frame of its
+ * 8 kB raw, fewer rows when wide; a value over 256 kB has a frame of its
  * own), so that fetching a row decodes kilobytes, not the group.  Every
  * compressed frame carries a checksum; footers have a CRC-32C.  Every length,
  * offset and count read from disk is checked before use (XX001 naming
