@@ -42,6 +42,7 @@
  */
 #include "merge/merge.h"
 
+#include "base/cache.h"
 #include "base/codec.h"
 #include "pause.h"
 #include "storage/extent.h"
@@ -733,7 +734,16 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 
 	if (pass->choice->ngenerations > 0)
 	{
-		pass_fold(pass);
+		strata_cache_closed = true;
+		PG_TRY();
+		{
+			pass_fold(pass);
+		}
+		PG_FINALLY();
+		{
+			strata_cache_closed = false;
+		}
+		PG_END_TRY();
 		out->ended = GetCurrentTimestamp();
 		strata_manifest_add_pass(pass->store, out);
 		CommandCounterIncrement();
