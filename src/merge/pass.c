@@ -175,7 +175,8 @@ pass_delete_cmp(const void *a, const void *b)
 	uint64		va = *(const uint64 *) a;
 	uint64		vb = *(const uint64 *) b;
 
-	return va < vb ? -1 : va > vb ? 1 : 0;
+	return va < vb ? -1 : va > vb ? 1 :
+									0;
 }
 
 static void
@@ -395,7 +396,8 @@ pass_fold_entry(StrataPass *pass, int index, const StrataPendingEntry *entry)
 		{
 			strata_pending_reader_row(pass->reader, index, row, pass->values, pass->isnull);
 			pass_add_row(pass, keyed ?
-						 strata_pending_reader_hash(pass->reader, index, row) : 0);
+								   strata_pending_reader_hash(pass->reader, index, row) :
+								   0);
 		}
 		else if (pass->supersede != NULL)
 		{
@@ -721,9 +723,11 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 		!OidIsValid(strata_keyindex_find(pass->storage, &present));
 	pass->choice = strata_choose(pass->store, pass->storage, pass->manifest,
 								 request->max_generations < 0 ?
-								 options->merge_max_generations : request->max_generations,
+									 options->merge_max_generations :
+									 request->max_generations,
 								 request->max_bytes < 0 ?
-								 options->merge_max_bytes : request->max_bytes,
+									 options->merge_max_bytes :
+									 request->max_bytes,
 								 pass->by_hash ? PASS_KEY_MEMORY : 1,
 								 request->through);
 	out->generations_merged = pass->choice->ngenerations;
