@@ -63,3 +63,34 @@ SELECT count(*), count(*) FILTER (WHERE v = 'pending') FROM t;
 
 SET client_min_messages = warning;
 DROP SCHEMA verify_test CASCADE;
+
+-- what a rolled-back ALTER TABLE shaped is nobody's fault
+CREATE FOREIGN TABLE shaped (id int NOT NULL, a text) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO shaped VALUES (1, 'x');
+BEGIN;
+ALTER FOREIGN TABLE shaped ADD COLUMN b int;
+INSERT INTO shaped VALUES (2, 'y', 3);
+ROLLBACK;
+ALTER FOREIGN TABLE shaped ADD COLUMN b text;
+INSERT INTO shaped VALUES (3, 'z', 'w');
+SELECT * FROM strata.verify('shaped');
+SELECT * FROM shaped ORDER BY id;
+
+-- a cursor over one layer stands in the way of TRUNCATE
+CREATE FOREIGN TABLE shaped_wal (id int, a text) SERVER strata OPTIONS (store 'shaped', layer 'wal');
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM shaped_wal;
+FETCH 1 FROM c;
+\set VERBOSITY sqlstate
+TRUNCATE shaped;
+\set VERBOSITY default
+ROLLBACK;
+DROP FOREIGN TABLE shaped CASCADE;
+
+-- ANALYZE of a parent whose statistics look at wide values of a child
+CREATE TABLE parted (id int NOT NULL, a text, b text) PARTITION BY RANGE (id);
+CREATE FOREIGN TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (1000) SERVER strata OPTIONS (key 'id');
+CREATE STATISTICS parted_stats (ndistinct) ON a, b FROM parted;
+INSERT INTO parted SELECT g, repeat(md5(g::text), 3000), 'b' FROM generate_series(1, 30) g;
+ANALYZE parted;
+DROP TABLE parted;

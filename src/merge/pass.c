@@ -719,8 +719,9 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	STRATA_PAUSE("pass-begin");
 
 	options = pass->store->options;
-	pass->by_hash = pass->store->key.natts > 0 && !strata_index_before_merge &&
-		!OidIsValid(strata_keyindex_find(pass->storage, &present));
+	pass->by_hash = pass->store->key.natts > 0 &&
+		!OidIsValid(strata_keyindex_find(pass->storage, &present)) &&
+		(!strata_index_before_merge || !strata_keyindex_order_known(pass->storage));
 	pass->choice = strata_choose(pass->store, pass->storage, pass->manifest,
 								 request->max_generations < 0 ?
 									 options->merge_max_generations :
