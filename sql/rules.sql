@@ -83,20 +83,20 @@ ROLLBACK;
 -- ---- nothing filters a pending row before its key counts ----
 CREATE FOREIGN TABLE f (id int NOT NULL, v int, w text) SERVER strata
 	OPTIONS (key 'id', auto_merge 'off', row_group_rows '1000');
-CREATE FUNCTION answers(OUT one bigint, OUT two bigint, OUT n bigint, OUT few bigint, OUT is_null bigint, OUT page bigint)
+CREATE FUNCTION answers(OUT one bigint, OUT two bigint, OUT n bigint, OUT few bigint, OUT text bigint, OUT page bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
 	SELECT count(*) INTO one FROM rules.f WHERE v = 1;
 	SELECT count(*) INTO two FROM rules.f WHERE v = 2;
 	SELECT count(*) INTO n FROM rules.f;
 	SELECT count(*) INTO few FROM rules.f WHERE id IN (5, 500, 2000) AND v = 1;
-	SELECT count(*) INTO is_null FROM rules.f WHERE w IS NOT NULL;
+	SELECT count(*) INTO text FROM rules.f WHERE w < 'p';
 	SELECT count(*) INTO page FROM (SELECT FROM rules.f WHERE v = 1 LIMIT 10) q;
 END $$;
--- row groups of the log over such
-INSERT INTO f SELECT g, 1, 'one' FROM generate_series(1, 3000) g;
+-- row groups of the log over such, too large to be rows of the log
+INSERT INTO f SELECT g, 1, 'one' || md5(g::text) || md5('x' || g) FROM generate_series(1, 3000) g;
 SELECT * FROM answers();
-INSERT INTO f SELECT g, 2, NULL FROM generate_series(1, 3000) g;
+INSERT INTO f SELECT g, 2, 'two' || md5(g::text) || md5('x' || g) FROM generate_series(1, 3000) g;
 SELECT * FROM answers();
 -- over the base
 CALL strata.drain('f');
