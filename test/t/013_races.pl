@@ -78,6 +78,7 @@ ok(eventually(sub {
 pause_clear($node, 'storage-extended');
 is(finish($load), '', 'extension: the load is done');
 is(finish($sweep), '0', 'extension: so is sweep');
+verify_clean($node, 'e', 'extension: no block is in two places');
 sql('INSERT INTO e ' . noisy_rows(10001, 800));
 is(sql('SELECT count(*), count(DISTINCT md5(v)) FROM e'), '2801|2801', 'extension: all rows are there');
 drain($node, 'e');

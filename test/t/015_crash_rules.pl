@@ -9,7 +9,7 @@ use Test::More;
 use Strata;
 
 my $node = strata_node('crash_rules', autovacuum => 'off', wal_level => 'minimal', max_wal_senders => 0,
-	checkpoint_timeout => '1h', max_wal_size => '1GB', fsync => 'on');
+	checkpoint_timeout => '1h', max_wal_size => '1GB', fsync => 'on', wal_skip_threshold => 0);
 
 sub sql { return $node->safe_psql('postgres', @_); }
 
