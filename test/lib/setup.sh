@@ -15,7 +15,7 @@ as_root()
 strata_install_packages()
 {
 	want="postgresql-$pg_major postgresql-server-dev-$pg_major libzstd-dev gcc make zstd"
-	[ "$1" = quickstart ] || want="$want perl libipc-run-perl patch"
+	[ "$1" = quickstart ] || want="$want perl libipc-run-perl"
 	missing=
 	for p in $want; do
 		dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
