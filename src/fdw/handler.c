@@ -5,7 +5,6 @@
  *
  * What is absent says as much as what is there:
  *
- *	- no ExecForeignUpdate and ExecForeignDelete: both are refused (0A000);
  *	- no ExecForeignBatchInsert: putting a row is local (modify.c);
  *	- no IsForeignScanParallelSafe: a scan's memtables and view live in the
  *	  leader, so it stays there; the rest of a query may still be parallel;
@@ -45,11 +44,18 @@ strata_handler(PG_FUNCTION_ARGS)
 	routine->PlanForeignModify = strataPlanForeignModify;
 	routine->BeginForeignModify = strataBeginForeignModify;
 	routine->ExecForeignInsert = strataExecForeignInsert;
+	routine->AddForeignUpdateTargets = strataAddForeignUpdateTargets;
+	routine->ExecForeignUpdate = strataExecForeignUpdate;
+	routine->ExecForeignDelete = strataExecForeignDelete;
 	routine->EndForeignModify = strataEndForeignModify;
 	routine->BeginForeignInsert = strataBeginForeignInsert;
 	routine->EndForeignInsert = strataEndForeignInsert;
 	routine->IsForeignRelUpdatable = strataIsForeignRelUpdatable;
 	routine->ExecForeignTruncate = strataExecForeignTruncate;
+
+	/* locking rows */
+	routine->GetForeignRowMarkType = strataGetForeignRowMarkType;
+	routine->RefetchForeignRow = strataRefetchForeignRow;
 
 	/* looking in */
 	routine->ExplainForeignScan = strataExplainForeignScan;

@@ -573,6 +573,9 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, prune_attrs);
 	private = lappend(private, prune_kinds);
 	private = lappend(private, prune_ops);
+	private = lappend(private,
+					  makeInteger(bms_is_member(baserel->relid, root->all_result_relids) ?
+								  root->parse->commandType : CMD_SELECT));
 	Assert(list_length(private) == STRATA_SCAN_PRIVATE_LENGTH);
 
 	return make_foreignscan(tlist, quals, baserel->relid, exprs, private, NIL, recheck_quals,

@@ -37,6 +37,9 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_PRUNE_KINDS,
 	/* OidList: their operators, InvalidOid for null tests */
 	STRATA_SCAN_PRUNE_OPS,
+	/* Integer: CMD_UPDATE or CMD_DELETE if that is what the rows are read for,
+	 * else CMD_SELECT */
+	STRATA_SCAN_OPERATION,
 	STRATA_SCAN_PRIVATE_LENGTH
 } StrataScanPrivate;
 
@@ -129,6 +132,12 @@ typedef struct StrataScanState
 	Datum	   *elements;		/* of the array, distinct, none null */
 	int			nelements;
 	int			next_element;
+
+	/* locking of rows, by the scan or of what it returned */
+	LOCKMODE	lock_mode;		/* NoLock: not by the scan */
+	ExprState  *qual;			/* taken from the node by a scan that locks */
+	StrataRowLocker *locker;
+	MemoryContext refetch_mcxt;
 
 	MemoryContext mcxt;			/* the state's own */
 	MemoryContext restart_mcxt; /* values of lookup and prune clauses */

@@ -68,6 +68,12 @@ typedef struct StrataLookup StrataLookup;
 extern StrataLookup *strata_lookup_begin(StrataView *view, const Bitmapset *needed);
 extern bool strata_lookup(StrataLookup *lookup, const StrataKeyProbe *probe,
 						  Datum *values, bool *isnull, ItemPointer tid);
+
+/* The row that a TID got from this view names, or its key, in key order. */
+extern void strata_lookup_tid(StrataLookup *lookup, const ItemPointerData *tid,
+							  Datum *values, bool *isnull);
+extern void strata_lookup_tid_key(StrataLookup *lookup, const ItemPointerData *tid,
+								  Datum *keyvalues);
 extern void strata_lookup_end(StrataLookup *lookup);
 
 /*

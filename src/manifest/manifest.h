@@ -83,6 +83,9 @@ extern StrataManifest *strata_manifest_get(StrataStore *store, Relation storage,
 										   Snapshot snapshot);
 extern void strata_manifest_release(StrataManifest *manifest);
 
+/* Pin one that is pinned a second time, for CurrentMemoryContext. */
+extern StrataManifest *strata_manifest_pin(StrataManifest *manifest);
+
 /* Binary search; NULL when the snapshot does not see that row group. */
 extern StrataRowGroup *strata_manifest_group(StrataManifest *manifest, uint32 number);
 
