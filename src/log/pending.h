@@ -150,6 +150,21 @@ extern bool strata_pending_hides(StrataPending *pending, uint32 hash,
 								 StrataAccept accept, void *arg);
 
 /*
+ * The same for many base rows: their keys are collected, then asked for all
+ * at once, which reads the pending hashes once where they are not kept.
+ */
+typedef struct StrataHiddenRows StrataHiddenRows;
+
+extern StrataHiddenRows *strata_hidden_rows_begin(StrataPending *pending);
+/* Add the next row; rows are numbered from 0. */
+extern void strata_hidden_rows_add(StrataHiddenRows *rows, uint32 hash,
+								   const Datum *keyvalues);
+/* Set hidden[n] for each; returns how many are. */
+extern uint32 strata_hidden_rows_find(StrataHiddenRows *rows, StrataAccept accept, void *arg,
+									  bool *hidden);
+extern void strata_hidden_rows_end(StrataHiddenRows *rows);
+
+/*
  * Reading rows of entries: keeps the last entry decoded / group opened.
  * needed as in strata_group_open.
  */

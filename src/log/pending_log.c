@@ -556,6 +556,12 @@ strata_pending_current(StrataStore *store, Relation storage,
 	if (log && log->refcount == 0)
 	{
 		log_trim(log, manifest);
+		if (log->keys && strata_key_table_memory(log->keys) > limit)
+		{
+			/* cache_size is smaller than it was */
+			strata_key_table_free(log->keys);
+			log->keys = NULL;
+		}
 		if (log->keyed && log->keys == NULL &&
 			strata_key_table_estimate(log->nkeys) < limit / 2)
 		{

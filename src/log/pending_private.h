@@ -7,7 +7,8 @@
  *	pending_log.c		decoded entries of a store, kept and extended
  *	pending_keys.c		hash from key hash to (entry, row); sets of key copies
  *	pending_reader.c	reading rows and keys of entries
- *	pending_resolve.c	all losers, and all superseded base rows, at once
+ *	pending_resolve.c	all losers at once
+ *	pending_superseded.c	all superseded base rows at once
  *
  * IDENTIFICATION
  *	  src/log/pending_private.h
@@ -209,7 +210,7 @@ extern void strata_pending_lend_reader(StrataPending *pending, StrataPendingRead
  */
 extern const uint32 *strata_pending_hashes(StrataPending *pending, int entry);
 
-/* ---- everything at once (pending_resolve.c) ---- */
+/* ---- superseded base rows (pending_superseded.c) ---- */
 
 /* Called for base rows that an accepted pending key supersedes. */
 typedef struct StrataSuperseded

@@ -86,6 +86,10 @@ extern void strata_manifest_release(StrataManifest *manifest);
 /* Pin one that is pinned a second time, for CurrentMemoryContext. */
 extern StrataManifest *strata_manifest_pin(StrataManifest *manifest);
 
+/* The same from the tables, whatever is cached (verify). */
+extern StrataManifest *strata_manifest_get_uncached(StrataStore *store, Relation storage,
+													Snapshot snapshot);
+
 /* Binary search; NULL when the snapshot does not see that row group. */
 extern StrataRowGroup *strata_manifest_group(StrataManifest *manifest, uint32 number);
 

@@ -89,19 +89,20 @@ strata_verify_report(StrataVerify *verify, const char *object, const char *probl
 	verify->nfaults++;
 }
 
-/* Does an error say nothing about the store? */
-static bool
-verify_error_is_ours(int sqlerrcode)
+/*
+ * Does an error say nothing about the store, but that something else came up?
+ */
+bool
+strata_error_is_transient(int sqlerrcode)
 {
 	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
 	{
+		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* standby conflict */
 		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* resources */
 		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* cancelled, shut down */
-		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* standby conflict */
-		case MAKE_SQLSTATE('5', '5', '0', '0', '0'):	/* lock timeout */
 			return true;
 		default:
-			return false;
+			return sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
 	}
 }
 
@@ -139,7 +140,7 @@ strata_verify_guard(StrataVerify *verify, const char *object,
 		MemoryContextSwitchTo(old_mcxt);
 		CurrentResourceOwner = old_owner;
 
-		if (verify_error_is_ours(error->sqlerrcode))
+		if (strata_error_is_transient(error->sqlerrcode))
 			ReThrowError(error);
 		strata_verify_fault(verify, object, "%s", error->message);
 		FreeErrorData(error);
@@ -564,7 +565,8 @@ strata_verify(PG_FUNCTION_ARGS)
 	verify.storage = strata_storage_open(verify.store, RecoveryInProgress() ?
 										 AccessShareLock : ShareUpdateExclusiveLock);
 	PushActiveSnapshot(GetLatestSnapshot());
-	verify.manifest = strata_manifest_get(verify.store, verify.storage, GetActiveSnapshot());
+	verify.manifest = strata_manifest_get_uncached(verify.store, verify.storage,
+												   GetActiveSnapshot());
 
 	verify_store(&verify);
 
