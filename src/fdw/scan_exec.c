@@ -179,6 +179,8 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 		prepare_lookup(state, lookup_ops,
 					   intVal(list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_ARRAY)),
 					   plan->fdw_exprs, &node->ss.ps);
+	else if (intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) != 0)
+		strata_range_begin(state, plan->fdw_private, plan->fdw_exprs, &node->ss.ps);
 	else
 		state->prune = strata_prune_begin(state->store,
 										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS),
@@ -604,6 +606,8 @@ strataIterateForeignScan(ForeignScanState *node)
 		begin_reading(state);
 		if (state->is_lookup)
 			start_lookup(state, econtext);
+		else if (state->is_range)
+			strata_range_start(state, econtext);
 		else
 			start_scan(state, econtext);
 		state->started = true;
@@ -613,6 +617,8 @@ strataIterateForeignScan(ForeignScanState *node)
 	{
 		if (state->is_lookup)
 			found = next_looked_up(state, slot->tts_values, slot->tts_isnull, &tid);
+		else if (state->is_range)
+			found = strata_range_next(state, slot->tts_values, slot->tts_isnull, &tid);
 		else
 			found = next_scanned(state, slot, &tid);
 		if (!found)
@@ -645,6 +651,7 @@ strataReScanForeignScan(ForeignScanState *node)
 
 	if (state->scan != NULL)
 		strata_scan_end(state->scan);
+	strata_range_stop(state);
 	state->scan = NULL;
 	MemoryContextReset(state->restart_mcxt);
 	state->started = false;
@@ -660,6 +667,7 @@ strataEndForeignScan(ForeignScanState *node)
 
 	if (state->scan != NULL)
 		strata_scan_end(state->scan);
+	strata_range_stop(state);
 	if (state->lookup != NULL)
 		strata_lookup_end(state->lookup);
 	if (state->locker != NULL)

@@ -44,6 +44,7 @@ struct StrataScan
 	StrataViewPart part;
 	StrataView *view;
 	StrataLayer layer;
+	bool		pending_only;
 	const Bitmapset *needed;
 	bool		decode;			/* any column needed? */
 	int			natts;
@@ -147,6 +148,15 @@ StrataScan *
 strata_scan_begin_layer(StrataView *view, const Bitmapset *needed, StrataLayer layer)
 {
 	return scan_create(view, needed, layer, NULL, NULL);
+}
+
+StrataScan *
+strata_scan_begin_pending(StrataView *view, const Bitmapset *needed)
+{
+	StrataScan *scan = scan_create(view, needed, STRATA_LAYER_ALL, NULL, NULL);
+
+	scan->pending_only = true;
+	return scan;
 }
 
 /* ---- pending part ---- */
@@ -377,7 +387,7 @@ scan_advance(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 		if (next_pending(scan, values, isnull, tid))
 			return STEP_ROW;
 		end_pending(scan);
-		if (scan->layer == STRATA_LAYER_WAL)
+		if (scan->layer == STRATA_LAYER_WAL || scan->pending_only)
 			scan->phase = SCAN_DONE;
 		else
 			start_base(scan);

@@ -89,6 +89,22 @@ extern StrataScan *strata_scan_begin(StrataView *view, const Bitmapset *needed,
 extern bool strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid);
 extern void strata_scan_end(StrataScan *scan);
 
+/* The visible winning pending rows alone. */
+extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *needed);
+
+/*
+ * Rows within bounds (by key column, ascending) in key order, or backward.
+ * Rows beyond the bounds may come, too.
+ */
+typedef struct StrataOrderedScan StrataOrderedScan;
+
+extern StrataOrderedScan *strata_ordered_begin(StrataView *view, const Bitmapset *needed,
+											   const StrataBound *bounds, int nbounds,
+											   bool backward);
+extern bool strata_ordered_next(StrataOrderedScan *scan, Datum *values, bool *isnull,
+								ItemPointer tid);
+extern void strata_ordered_end(StrataOrderedScan *scan);
+
 /* One layer only (OPTIONS (layer ...)): every visible pending row, losers too,
  * no tombstones; or base rows minus deletes. */
 extern StrataScan *strata_scan_begin_layer(StrataView *view, const Bitmapset *needed,
