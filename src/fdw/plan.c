@@ -620,7 +620,7 @@ key_pathkeys(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, bool back
 
 /*
  * Scans in key order with these outer relations: for each order that is of
- * use, and for bounds on the key without one.
+ * use, and for bounds on the key without one where no lookup is possible.
  */
 static void
 add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
@@ -628,6 +628,7 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
 	ParamPathInfo *param_info;
 	StrataKeyBounds bounds;
+	StrataKeyMatches matches;
 	double		share = 1;
 	double		rows;
 	Cost		startup_cost;
@@ -643,7 +644,10 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 		share = clauselist_selectivity(root, bounds.rinfos, rel->relid, JOIN_INNER, NULL);
 	else if (joined)
 		return;
-	if (joined && !bounds.equality)
+	if (joined &&
+		(!bounds.equality ||
+		 strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
+						  param_info ? param_info->ppi_clauses : NIL, &matches)))
 		return;
 
 	rows = param_info ? param_info->ppi_rows : rel->rows;
@@ -665,7 +669,9 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 			added = true;
 		}
 	}
-	if (!added && bounds.columns != NIL)
+	if (!added && bounds.columns != NIL &&
+		!strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
+						  param_info ? param_info->ppi_clauses : NIL, &matches))
 		add_path(rel, (Path *)
 				 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer,
 										 RANGE_PATH(1)));
