@@ -145,7 +145,7 @@ sub compare
 		"SELECT $key, r, f FROM TABLE ORDER BY $key LIMIT 20",
 		"SELECT $key, r, f FROM TABLE ORDER BY " . join(', ', map { "$_ DESC" } split /,/, $key) . " LIMIT 20",
 		"SELECT $k1, count(*), sum(r) FROM (SELECT * FROM TABLE WHERE $k1 > (SELECT $k1 FROM ${name}_h ORDER BY $k1 LIMIT 1 OFFSET 5) ORDER BY $key LIMIT 50) x GROUP BY $k1 ORDER BY $k1",
-		"SELECT min($k1)::text, max($k1)::text FROM TABLE WHERE $k1 IN (SELECT $k1 FROM ${name}_h)",
+		"SELECT (SELECT ($k1)::text FROM TABLE ORDER BY $k1 LIMIT 1), (SELECT ($k1)::text FROM TABLE ORDER BY $k1 DESC LIMIT 1)",
 		"SELECT count(*) FROM TABLE WHERE r > 500",
 		"SELECT count(*) FROM TABLE WHERE t IS NULL",
 		"SELECT count(*) FROM TABLE WHERE d BETWEEN '2026-02-01' AND '2026-03-01' AND f",
