@@ -63,7 +63,7 @@
 /* one row of a row group by its number, in operator calls */
 #define FETCH_OPERATORS		20
 /* raw bytes of a vector, what is decoded for one column of one row */
-#define VECTOR_BYTES		12288
+#define VECTOR_BYTES		8192
 /* fraction of the key index's pages that is filled, and bytes per entry
  * beside the key */
 #define INDEX_FILL			0.7

@@ -66,11 +66,12 @@ extern uint64 strata_pending_bytes_read(const StrataPending *pending);
 
 /*
  * Of a pass: entries of the given shard from a point on, through generation
- * last; add shard by shard, generation by generation.  All keys are indexed,
- * whatever they take: the pass bounds what it adds by strata_pending_memory.
+ * last; add shard by shard, generation by generation.  Keys are indexed while
+ * the table of them fits budget (0: whatever they take); the rule works within
+ * as much.
  */
 extern StrataPending *strata_pending_create(StrataStore *store, Relation storage,
-											MemoryContext parent);
+											MemoryContext parent, Size budget);
 extern void strata_pending_add(StrataPending *pending, int shard,
 							   const StrataLogPoint *from, uint32 last);
 extern void strata_pending_free(StrataPending *pending);

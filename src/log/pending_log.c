@@ -628,9 +628,12 @@ strata_pending_unpin(StrataPending *pending)
 }
 
 StrataPending *
-strata_pending_create(StrataStore *store, Relation storage, MemoryContext parent)
+strata_pending_create(StrataStore *store, Relation storage, MemoryContext parent, Size budget)
 {
-	return handle_create(store, storage, parent, NULL);
+	StrataPending *pending = handle_create(store, storage, parent, NULL);
+
+	pending->budget = budget;
+	return pending;
 }
 
 void
@@ -638,8 +641,8 @@ strata_pending_add(StrataPending *pending, int shard, const StrataLogPoint *from
 {
 	StrataLogPoint point = *from;
 
-	(void) read_shard(pending->log, pending->store, pending->storage, shard, &point, last, 0,
-					  &pending->bytes_read);
+	(void) read_shard(pending->log, pending->store, pending->storage, shard, &point, last,
+					  pending->budget, &pending->bytes_read);
 	pending->log->point[shard] = point;
 
 	/* what was found among fewer entries no longer holds */

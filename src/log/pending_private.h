@@ -157,6 +157,7 @@ struct StrataPending
 	StrataPendingReader *reader;	/* of keys, own */
 	StrataPendingReader *lent;	/* another one to read keys with, if set */
 	uint64		bytes_read;		/* of walks and hashes */
+	Size		budget;			/* of a pass, for keys; 0: not bounded here */
 
 	/* losers found at once, for this rule */
 	StrataAccept losers_accept;

@@ -100,7 +100,7 @@ strata_resolve_init(StrataResolve *resolve, StrataPending *pending, StrataAccept
 	resolve->accept = accept;
 	resolve->arg = arg;
 	resolve->nentries = pending->log->nentries;
-	resolve->budget = get_hash_memory_limit();
+	resolve->budget = pending->budget > 0 ? pending->budget : get_hash_memory_limit();
 	resolve->reader = strata_pending_reader_begin(pending, NULL, true);
 }
 

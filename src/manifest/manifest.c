@@ -510,6 +510,7 @@ strata_manifest_get_uncached(StrataStore *store, Relation storage, Snapshot snap
 	{
 		memset(&meta, 0, sizeof(meta));
 		meta.incarnation = 1;
+		meta.nshards = store->nshards;
 	}
 	manifest = manifest_read(store, storage, &meta, snapshot);
 	manifest_pin(manifest);

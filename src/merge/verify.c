@@ -191,6 +191,27 @@ verify_spare_page(StrataVerify *verify, void *arg)
 	if (spare->next_owner == 0 || spare->next_owner > STRATA_MAX_OWNER)
 		strata_verify_fault(verify, "spare page", "next owner id " UINT64_FORMAT " is out of range",
 							spare->next_owner);
+	for (int i = 0; i < verify->manifest->ngroups; i++)
+	{
+		StrataRowGroup *group = &verify->manifest->groups[i];
+
+		if (group->ref.extent.owner >= spare->next_owner)
+			strata_verify_fault(verify, "spare page",
+								"next owner id is " UINT64_FORMAT ", although row group %u has " UINT64_FORMAT,
+								spare->next_owner, group->number, group->ref.extent.owner);
+	}
+	for (int shard = 0; shard < verify->store->nshards; shard++)
+	{
+		StrataShardData data;
+
+		if (strata_shard_read(verify->storage, shard, &data) &&
+			Max(data.tail_extent.owner, data.next_extent.owner) >= spare->next_owner &&
+			Max(data.tail_extent.owner, data.next_extent.owner) >=
+			strata_spare_read(verify->storage)->next_owner)
+			strata_verify_fault(verify, "spare page",
+								"next owner id is " UINT64_FORMAT ", although the log of shard %d has later ones",
+								spare->next_owner, shard);
+	}
 	if (spare->nruns > STRATA_SPARE_MAX_RUNS)
 	{
 		strata_verify_fault(verify, "spare page", "holds %u runs, more than fit", spare->nruns);
@@ -290,7 +311,7 @@ verify_log(StrataVerify *verify, void *arg)
 	entry_mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata verify entry",
 									   ALLOCSET_DEFAULT_SIZES);
 	generations = strata_log_generations(verify->storage, shard, merged, 0);
-	foreach(lc, generations)
+	foreach (lc, generations)
 	{
 		StrataGeneration *generation = (StrataGeneration *) lfirst(lc);
 		StrataLogPoint point;
@@ -308,6 +329,12 @@ verify_log(StrataVerify *verify, void *arg)
 		{
 			CHECK_FOR_INTERRUPTS();
 			rows += (uint64) entry.header->rows + entry.header->tombstones;
+
+			/* An ALTER TABLE rolled back with it may have shaped its rows. */
+			if (strata_xid_outcome(entry.header->fxid,
+								   entry.header->flags) == STRATA_XID_ABORTED &&
+				entry.header->type == STRATA_ENTRY_ROWS)
+				continue;
 			if (entry.header->natts > verify->store->desc->natts)
 				strata_verify_fault(verify, object,
 									"entry at page %u, offset %u has %u attributes, the table has %d",
@@ -440,11 +467,11 @@ verify_common_faults(List *a, List *b)
 	List	   *common = NIL;
 	ListCell   *la;
 
-	foreach(la, a)
+	foreach (la, a)
 	{
 		ListCell   *lb;
 
-		foreach(lb, b)
+		foreach (lb, b)
 		{
 			if (strcmp((char *) lfirst(la), (char *) lfirst(lb)) == 0)
 			{
@@ -482,7 +509,7 @@ verify_blocks(StrataVerify *verify)
 		CHECK_FOR_INTERRUPTS();
 	}
 
-	foreach(lc, faults)
+	foreach (lc, faults)
 		strata_verify_fault(verify, "blocks", "%s", (char *) lfirst(lc));
 	if (verify->swept && unreferenced > 0 && blocks.room)
 		strata_verify_fault(verify, "blocks",
@@ -513,7 +540,7 @@ verify_store(StrataVerify *verify)
 		groups = list_concat(groups, state.groups);
 	}
 
-	foreach(lc, groups)
+	foreach (lc, groups)
 	{
 		VerifyGroup *group = (VerifyGroup *) lfirst(lc);
 		char		object[96];
@@ -563,7 +590,8 @@ strata_verify(PG_FUNCTION_ARGS)
 	verify.store = strata_store_open(relid);
 	(void) strata_lock(verify.store->storage, STRATA_LOCK_PASS, 0, ExclusiveLock, false);
 	verify.storage = strata_storage_open(verify.store, RecoveryInProgress() ?
-										 AccessShareLock : ShareUpdateExclusiveLock);
+														   AccessShareLock :
+														   ShareUpdateExclusiveLock);
 	PushActiveSnapshot(GetLatestSnapshot());
 	verify.manifest = strata_manifest_get_uncached(verify.store, verify.storage,
 												   GetActiveSnapshot());
