@@ -15,6 +15,7 @@
 #include "log/row_lock.h"
 #include "log/view.h"
 
+#include "access/parallel.h"
 #include "foreign/fdwapi.h"
 
 /* plan.c */
@@ -30,6 +31,15 @@ extern TupleTableSlot *strataIterateForeignScan(ForeignScanState *node);
 extern void strataReScanForeignScan(ForeignScanState *node);
 extern void strataEndForeignScan(ForeignScanState *node);
 
+extern bool strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel,
+											RangeTblEntry *rte);
+extern Size strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt);
+extern void strataInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt,
+										   void *coordinate);
+extern void strataReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt,
+											 void *coordinate);
+extern void strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc,
+											  void *coordinate);
 extern RowMarkType strataGetForeignRowMarkType(RangeTblEntry *rte, LockClauseStrength strength);
 extern void strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
 									TupleTableSlot *slot, bool *updated);

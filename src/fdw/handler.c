@@ -6,8 +6,6 @@
  * What is absent says as much as what is there:
  *
  *	- no ExecForeignBatchInsert: putting a row is local (modify.c);
- *	- no IsForeignScanParallelSafe: a scan's memtables and view live in the
- *	  leader, so it stays there; the rest of a query may still be parallel;
  *	- no RecheckForeignScan: plans carry every clause they took from the
  *	  executor as fdw_recheck_quals, which EvalPlanQual checks by itself;
  *	- no ReparameterizeForeignPathByChild: paths hold no clauses, which are
@@ -39,6 +37,13 @@ strata_handler(PG_FUNCTION_ARGS)
 	routine->IterateForeignScan = strataIterateForeignScan;
 	routine->ReScanForeignScan = strataReScanForeignScan;
 	routine->EndForeignScan = strataEndForeignScan;
+
+	/* scanning in parallel */
+	routine->IsForeignScanParallelSafe = strataIsForeignScanParallelSafe;
+	routine->EstimateDSMForeignScan = strataEstimateDSMForeignScan;
+	routine->InitializeDSMForeignScan = strataInitializeDSMForeignScan;
+	routine->ReInitializeDSMForeignScan = strataReInitializeDSMForeignScan;
+	routine->InitializeWorkerForeignScan = strataInitializeWorkerForeignScan;
 
 	/* changing */
 	routine->PlanForeignModify = strataPlanForeignModify;

@@ -345,27 +345,38 @@ add_qual_cost(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, dou
 	*run += qual.per_tuple * tuples + rel->reltarget->cost.per_tuple * rows;
 }
 
+/* How many processes' worth of work each of a parallel scan's does. */
+static double
+parallel_divisor(int workers)
+{
+	double		leader = parallel_leader_participation ? 1 - 0.3 * workers : 0;
+
+	return workers + Max(leader, 0);
+}
+
 static void
 cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double rows,
-		  Cost *startup_cost, Cost *total_cost)
+		  int workers, Cost *startup_cost, Cost *total_cost)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
 	double		fraction = needed_fraction(info);
 	Cost		startup = 0;
 	Cost		run = 0;
 
-	/* pending rows are read whole, and were written less tightly */
-	run += seq_page_cost * (info->base_stored * fraction + info->pending_bytes) / BLCKSZ;
-	run += DECODE_PAGE_COST * seq_page_cost *
-		(info->base_raw * fraction + 2 * info->pending_bytes) / BLCKSZ;
+	run += seq_page_cost * info->base_stored * fraction / BLCKSZ;
+	run += DECODE_PAGE_COST * seq_page_cost * info->base_raw * fraction / BLCKSZ;
 	run += OPEN_GROUP_COST * seq_page_cost * info->ngroups;
+	run += info->base_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
+	add_qual_cost(root, rel, param_info, rel->tuples, rows, &startup, &run);
+	if (workers > 0)
+		run /= parallel_divisor(workers);
 
-	run += (info->base_rows + info->pending_rows) *
-		(cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
+	/* one process reads the pending rows, each finds out what they supersede */
 	if (info->ngroups > 0)
 		startup += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
-
-	add_qual_cost(root, rel, param_info, rel->tuples, rows, &startup, &run);
+	/* pending rows are read whole, and were written less tightly */
+	run += (1 + 2 * DECODE_PAGE_COST) * seq_page_cost * info->pending_bytes / BLCKSZ;
+	run += info->pending_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
 
 	/* shard pages and the first log page, so that no lookup costs more */
 	startup += seq_page_cost;
@@ -460,9 +471,37 @@ add_scan_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 	Cost		startup_cost;
 	Cost		total_cost;
 
-	cost_scan(root, rel, param_info, rows, &startup_cost, &total_cost);
+	cost_scan(root, rel, param_info, rows, 0, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
 			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer, NIL));
+}
+
+/* A scan that several processes share, by row groups. */
+static void
+add_partial_scan_path(PlannerInfo *root, RelOptInfo *rel)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	double		pages = Min(ceil(info->base_raw * needed_fraction(info) / BLCKSZ), MaxBlockNumber);
+	double		rows;
+	Cost		startup_cost;
+	Cost		total_cost;
+	ForeignPath *path;
+	int			workers;
+
+	if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) ||
+		info->layer != STRATA_LAYER_ALL || info->ngroups < 2)
+		return;
+	workers = compute_parallel_worker(rel, pages, -1, max_parallel_workers_per_gather);
+	workers = Min(workers, (int) info->ngroups - 1);
+	if (workers <= 0)
+		return;
+
+	rows = clamp_row_est(rel->rows / parallel_divisor(workers));
+	cost_scan(root, rel, NULL, rows, workers, &startup_cost, &total_cost);
+	path = strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, NULL, NIL);
+	path->path.parallel_aware = true;
+	path->path.parallel_workers = workers;
+	add_partial_path(rel, (Path *) path);
 }
 
 /* A lookup with these outer relations, if they fix the key. */
@@ -685,6 +724,7 @@ strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid
 
 	add_lookup_path(root, baserel, baserel->lateral_relids);
 	add_scan_path(root, baserel, baserel->lateral_relids);
+	add_partial_scan_path(root, baserel);
 	if (info->has_index)
 	{
 		info->correlation = key_correlation(root, baserel, &info->key);

@@ -137,6 +137,7 @@ typedef struct StrataScanState
 
 	/* scan */
 	bool		started;
+	StrataSharedScan *shared;	/* in a parallel-aware scan */
 	StrataScan *scan;
 	StrataPrune *prune;			/* NULL: nothing to skip by */
 

@@ -342,6 +342,8 @@ start_scan(StrataScanState *state, ExprContext *econtext)
 										state->prune ? strata_prune_skip : NULL, state->prune);
 	else
 		state->scan = strata_scan_begin_layer(state->view, state->needed, state->layer);
+	if (state->shared != NULL)
+		strata_scan_share(state->scan, state->shared);
 	MemoryContextSwitchTo(oldcxt);
 }
 
@@ -524,13 +526,18 @@ strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
 						TupleTableSlot *slot, bool *updated)
 {
 	StrataScanState *state = (StrataScanState *) erm->ermExtra;
-	const StrataKey *key = &state->store->key;
 	ItemPointerData tid = *(ItemPointer) DatumGetPointer(rowid);
-	StrataRowLocker *locker = get_locker(state, InvalidCommandId);
+	const StrataKey *key;
+	StrataRowLocker *locker;
 	Datum		keyvalues[INDEX_MAX_KEYS];
 	StrataPosition seen;
 	StrataRowState found;
 	MemoryContext oldcxt;
+
+	if (state == NULL || state->view == NULL)
+		elog(ERROR, "row to lock was not returned by a scan of relation %u", erm->relid);
+	key = &state->store->key;
+	locker = get_locker(state, InvalidCommandId);
 
 	ExecClearTuple(slot);
 	if (state->refetch_mcxt == NULL)
@@ -655,6 +662,49 @@ strataReScanForeignScan(ForeignScanState *node)
 	state->scan = NULL;
 	MemoryContextReset(state->restart_mcxt);
 	state->started = false;
+}
+
+/* ---- parallel scans ---- */
+
+/*
+ * Memtables are the leader's: it has flushed them when its scan began, before
+ * any worker started.  A worker makes a view of its own, of the same snapshot.
+ */
+bool
+strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
+{
+	return true;
+}
+
+Size
+strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt)
+{
+	return sizeof(StrataSharedScan);
+}
+
+void
+strataInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt, void *coordinate)
+{
+	StrataSharedScan *shared = (StrataSharedScan *) coordinate;
+
+	pg_atomic_init_u32(&shared->pending, 0);
+	pg_atomic_init_u32(&shared->groups, 0);
+	((StrataScanState *) node->fdw_state)->shared = shared;
+}
+
+void
+strataReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt, void *coordinate)
+{
+	StrataSharedScan *shared = (StrataSharedScan *) coordinate;
+
+	pg_atomic_write_u32(&shared->pending, 0);
+	pg_atomic_write_u32(&shared->groups, 0);
+}
+
+void
+strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *coordinate)
+{
+	((StrataScanState *) node->fdw_state)->shared = (StrataSharedScan *) coordinate;
 }
 
 void

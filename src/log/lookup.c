@@ -33,6 +33,9 @@
 #define GROUP_SLOTS	16
 #define PENDING_TID	((BlockNumber) 1 << 31)
 
+/* So many pending TIDs are looked for without an index. */
+#define MAX_TIDS_SEARCHED	16
+
 /* The first pending entry whose rows' TIDs name this block. */
 typedef struct Place
 {
@@ -62,6 +65,7 @@ struct StrataLookup
 	/* by TID: first entry of each block, of entries before nplaced */
 	HTAB	   *places;
 	int			nplaced;
+	uint64		ntids;			/* pending ones asked for */
 
 	/* read, and of that already in the view's stats */
 	uint64		probes;
@@ -353,18 +357,25 @@ row_not_found(StrataLookup *lookup, const ItemPointerData *tid)
 		 ItemPointerGetBlockNumberNoCheck(tid), ItemPointerGetOffsetNumberNoCheck(tid));
 }
 
-/*
- * The entry and row of a pending TID.  TIDs that statements look up by are of
- * versions that count for the view, or were appended since.
- */
+static bool
+entry_has_tid(StrataView *view, int index, BlockNumber block, uint32 ordinal, uint32 *row)
+{
+	const StrataPendingEntry *entry = strata_pending_entry(view->pending, index);
+
+	/* blocks of what is merged may have been used again */
+	if (entry_block(entry) != block || ordinal < entry->tid_first ||
+		ordinal - entry->tid_first >= entry->rows || !is_pending(view, entry))
+		return false;
+	*row = ordinal - entry->tid_first;
+	return true;
+}
+
+/* Take down where each block's entries begin, of entries not yet looked at. */
 static void
-find_pending_tid(StrataLookup *lookup, const ItemPointerData *tid, int *entry, uint32 *row)
+add_places(StrataLookup *lookup)
 {
 	StrataView *view = lookup->view;
 	int			nentries = strata_pending_nentries(view->pending);
-	BlockNumber block = ItemPointerGetBlockNumberNoCheck(tid) & ~PENDING_TID;
-	uint32		ordinal = ItemPointerGetOffsetNumberNoCheck(tid) - 1;
-	Place	   *place;
 
 	if (lookup->places == NULL)
 	{
@@ -378,29 +389,55 @@ find_pending_tid(StrataLookup *lookup, const ItemPointerData *tid, int *entry, u
 	}
 	for (; lookup->nplaced < nentries; lookup->nplaced++)
 	{
-		const StrataPendingEntry *known = strata_pending_entry(view->pending, lookup->nplaced);
-		BlockNumber at = entry_block(known);
+		const StrataPendingEntry *entry = strata_pending_entry(view->pending, lookup->nplaced);
+		BlockNumber block = entry_block(entry);
+		Place	   *place;
 		bool		found;
 
-		/* blocks of what is merged may have been used again */
-		if (!is_pending(view, known))
+		if (!is_pending(view, entry))
 			continue;
-		place = hash_search(lookup->places, &at, HASH_ENTER, &found);
+		place = hash_search(lookup->places, &block, HASH_ENTER, &found);
 		if (!found)
 			place->entry = lookup->nplaced;
 	}
+}
 
-	place = hash_search(lookup->places, &block, HASH_FIND, NULL);
-	for (int i = place ? place->entry : nentries; i < nentries; i++)
+/*
+ * The entry and row of a pending TID.  The first ones are looked for among all
+ * entries, newest first, which is quicker than to index them.
+ */
+static void
+find_pending_tid(StrataLookup *lookup, const ItemPointerData *tid, int *entry, uint32 *row)
+{
+	StrataView *view = lookup->view;
+	int			nentries = strata_pending_nentries(view->pending);
+	BlockNumber block = ItemPointerGetBlockNumberNoCheck(tid) & ~PENDING_TID;
+	uint32		ordinal = ItemPointerGetOffsetNumberNoCheck(tid) - 1;
+
+	if (lookup->ntids++ < MAX_TIDS_SEARCHED)
 	{
-		const StrataPendingEntry *known = strata_pending_entry(view->pending, i);
-
-		if (entry_block(known) == block && is_pending(view, known) &&
-			ordinal >= known->tid_first && ordinal - known->tid_first < known->rows)
+		for (int i = nentries; i-- > 0;)
 		{
-			*entry = i;
-			*row = ordinal - known->tid_first;
-			return;
+			if (entry_has_tid(view, i, block, ordinal, row))
+			{
+				*entry = i;
+				return;
+			}
+		}
+	}
+	else
+	{
+		Place	   *place;
+
+		add_places(lookup);
+		place = hash_search(lookup->places, &block, HASH_FIND, NULL);
+		for (int i = place ? place->entry : nentries; i < nentries; i++)
+		{
+			if (entry_has_tid(view, i, block, ordinal, row))
+			{
+				*entry = i;
+				return;
+			}
 		}
 	}
 	row_not_found(lookup, tid);

@@ -18,6 +18,8 @@
 #include "base/keyindex.h"
 #include "log/pending.h"
 
+#include "port/atomics.h"
+
 /* What EXPLAIN ANALYZE shows. */
 typedef struct StrataReadStats
 {
@@ -93,6 +95,19 @@ extern StrataScan *strata_scan_begin(StrataView *view, const Bitmapset *needed,
  */
 extern bool strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid);
 extern void strata_scan_end(StrataScan *scan);
+
+/*
+ * A scan that several processes share: one of them reads the pending part,
+ * each row group is read by one.  In shared memory; all views must be of the
+ * same snapshot.
+ */
+typedef struct StrataSharedScan
+{
+	pg_atomic_uint32 pending;	/* claims of the pending part */
+	pg_atomic_uint32 groups;	/* row groups claimed */
+} StrataSharedScan;
+
+extern void strata_scan_share(StrataScan *scan, StrataSharedScan *shared);
 
 /* The visible winning pending rows alone. */
 extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *needed);
