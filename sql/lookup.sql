@@ -264,7 +264,7 @@ DROP TABLE keys; DROP FOREIGN TABLE typed;
 -- composite keys
 CREATE FOREIGN TABLE c (a int NOT NULL, b text NOT NULL, v int) SERVER strata OPTIONS (key 'b,a', auto_merge 'off');
 CREATE TABLE ch (a int, b text, v int, PRIMARY KEY (b, a));
-INSERT INTO ch SELECT g % 50, 'b' || g / 50, g FROM generate_series(0, 2499) g;
+INSERT INTO ch SELECT g % 500, 'b' || g / 500, g FROM generate_series(0, 24999) g;
 INSERT INTO c SELECT * FROM ch;
 CALL strata.drain('c');
 INSERT INTO c SELECT a, b, -v FROM ch WHERE v % 100 = 0;

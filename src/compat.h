@@ -103,19 +103,19 @@ typedef RelFileLocator StrataFileId;
 #endif
 
 /*
- * A path of a foreign scan of one relation, without pathkeys.  From 17 on a
- * path may say which clauses it takes (ours are matched again when the plan is
- * made); 18 counts disabled nodes.
+ * A path of a foreign scan of one relation.  From 17 on a path may say which
+ * clauses it takes (ours are matched again when the plan is made); 18 counts
+ * disabled nodes.
  */
 #if PG_VERSION_NUM < 170000
-#define strata_foreignscan_path(root, rel, rows, startup, total, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, startup, total, NIL, outer, NULL, private)
+#define strata_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, startup, total, pathkeys, outer, NULL, private)
 #elif PG_VERSION_NUM < 180000
-#define strata_foreignscan_path(root, rel, rows, startup, total, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, startup, total, NIL, outer, NULL, NIL, private)
+#define strata_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, startup, total, pathkeys, outer, NULL, NIL, private)
 #else
-#define strata_foreignscan_path(root, rel, rows, startup, total, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, 0, startup, total, NIL, outer, NULL, NIL, private)
+#define strata_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, 0, startup, total, pathkeys, outer, NULL, NIL, private)
 #endif
 
 /* The role a scan's rights are checked for, InvalidOid: the current one. */

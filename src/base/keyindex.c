@@ -282,6 +282,60 @@ strata_keyindex_probe_end(StrataIndexProbe *probe)
 	pfree(probe);
 }
 
+/* ---- ranges ---- */
+
+struct StrataIndexRange
+{
+	Relation	index;
+	IndexScanDesc scan;
+	ScanDirection direction;
+	ScanKeyData *keys;
+};
+
+StrataIndexRange *
+strata_keyindex_range_begin(Relation storage, Oid index, const StrataBound *bounds, int nbounds,
+							bool backward)
+{
+	StrataIndexRange *range = palloc0(sizeof(StrataIndexRange));
+
+	range->index = index_open(index, AccessShareLock);
+	range->direction = backward ? BackwardScanDirection : ForwardScanDirection;
+	range->keys = palloc(Max(nbounds, 1) * sizeof(ScanKeyData));
+	for (int i = 0; i < nbounds; i++)
+		ScanKeyEntryInitialize(&range->keys[i], 0, (AttrNumber) (bounds[i].column + 1),
+							   (StrategyNumber) bounds[i].strategy, bounds[i].subtype,
+							   range->index->rd_indcollation[bounds[i].column],
+							   bounds[i].proc, bounds[i].value);
+	range->scan = index_beginscan(storage, range->index, &probe_snapshot, nbounds, 0);
+	range->scan->xs_want_itup = true;
+	index_rescan(range->scan, range->keys, nbounds, NULL, 0);
+	return range;
+}
+
+bool
+strata_keyindex_range_next(StrataIndexRange *range, Datum *keyvalues, ItemPointer tid)
+{
+	bool		isnull[INDEX_MAX_KEYS];
+	ItemPointer found;
+
+	CHECK_FOR_INTERRUPTS();
+	found = index_getnext_tid(range->scan, range->direction);
+	if (found == NULL)
+		return false;
+	*tid = *found;
+	index_deform_tuple(range->scan->xs_itup, range->scan->xs_itupdesc, keyvalues, isnull);
+	return true;
+}
+
+void
+strata_keyindex_range_end(StrataIndexRange *range)
+{
+	index_endscan(range->scan);
+	index_close(range->index, NoLock);
+	pfree(range->keys);
+	pfree(range);
+}
+
 /* ---- inserting ---- */
 
 static void form_key(IndexInfo *info, const Datum *keyvalues, int natts, Datum *values,

@@ -76,6 +76,32 @@ extern bool strata_keyindex_probe_with(StrataIndexProbe *probe, int nkeys,
 extern uint64 strata_keyindex_probe_count(StrataIndexProbe *probe);
 extern void strata_keyindex_probe_end(StrataIndexProbe *probe);
 
+/*
+ * "key column operator value" with an operator of the column's B-tree family:
+ * its strategy, function and right-hand type.
+ */
+typedef struct StrataBound
+{
+	int			column;			/* in key order, from 0 */
+	int			strategy;
+	RegProcedure proc;
+	Oid			subtype;
+	Datum		value;			/* never null */
+} StrataBound;
+
+/*
+ * Entries within bounds (by column, ascending), in key order or backward.  The
+ * key values are valid until the next call.  TIDs as of a probe.
+ */
+typedef struct StrataIndexRange StrataIndexRange;
+
+extern StrataIndexRange *strata_keyindex_range_begin(Relation storage, Oid index,
+													 const StrataBound *bounds, int nbounds,
+													 bool backward);
+extern bool strata_keyindex_range_next(StrataIndexRange *range, Datum *keyvalues,
+									   ItemPointer tid);
+extern void strata_keyindex_range_end(StrataIndexRange *range);
+
 /* Insert TIDs of new base rows into every index that is ready. */
 typedef struct StrataIndexInserter StrataIndexInserter;
 

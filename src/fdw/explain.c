@@ -47,6 +47,16 @@ strataExplainForeignScan(ForeignScanState *node, ExplainState *es)
 
 	if (list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS) != NIL)
 		explain_clauses("Key Lookup", plan->fdw_recheck_quals, node, es);
+	else if (intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) != 0)
+	{
+		List	   *bounds = strata_range_describe(plan, RelationGetDescr(node->ss.ss_currentRelation));
+
+		ExplainPropertyText("Key Order",
+							intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) < 0 ?
+							"backward" : "forward", es);
+		if (bounds != NIL)
+			explain_clauses("Key Range", bounds, node, es);
+	}
 	else
 	{
 		List	   *prune = strata_prune_describe(plan, RelationGetDescr(node->ss.ss_currentRelation));

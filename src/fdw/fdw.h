@@ -12,8 +12,10 @@
 #define STRATA_FDW_H
 
 #include "log/memtable.h"
+#include "log/row_lock.h"
 #include "log/view.h"
 
+#include "access/parallel.h"
 #include "foreign/fdwapi.h"
 
 /* plan.c */
@@ -29,12 +31,32 @@ extern TupleTableSlot *strataIterateForeignScan(ForeignScanState *node);
 extern void strataReScanForeignScan(ForeignScanState *node);
 extern void strataEndForeignScan(ForeignScanState *node);
 
+extern bool strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel,
+											RangeTblEntry *rte);
+extern Size strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt);
+extern void strataInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt,
+										   void *coordinate);
+extern void strataReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt,
+											 void *coordinate);
+extern void strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc,
+											  void *coordinate);
+extern RowMarkType strataGetForeignRowMarkType(RangeTblEntry *rte, LockClauseStrength strength);
+extern void strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
+									TupleTableSlot *slot, bool *updated);
+
 /* modify.c */
+extern bool strata_locks_in_scan(Relation rel, CmdType operation);
+extern void strataAddForeignUpdateTargets(PlannerInfo *root, Index rtindex,
+										  RangeTblEntry *target_rte, Relation target_relation);
 extern List *strataPlanForeignModify(PlannerInfo *root, ModifyTable *plan,
 									 Index resultRelation, int subplan_index);
 extern void strataBeginForeignModify(ModifyTableState *mtstate, ResultRelInfo *rinfo,
 									 List *fdw_private, int subplan_index, int eflags);
 extern TupleTableSlot *strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
+											   TupleTableSlot *slot, TupleTableSlot *planSlot);
+extern TupleTableSlot *strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
+											   TupleTableSlot *slot, TupleTableSlot *planSlot);
+extern TupleTableSlot *strataExecForeignDelete(EState *estate, ResultRelInfo *rinfo,
 											   TupleTableSlot *slot, TupleTableSlot *planSlot);
 extern void strataEndForeignModify(EState *estate, ResultRelInfo *rinfo);
 extern void strataBeginForeignInsert(ModifyTableState *mtstate, ResultRelInfo *rinfo);

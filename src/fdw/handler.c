@@ -5,10 +5,7 @@
  *
  * What is absent says as much as what is there:
  *
- *	- no ExecForeignUpdate and ExecForeignDelete: both are refused (0A000);
  *	- no ExecForeignBatchInsert: putting a row is local (modify.c);
- *	- no IsForeignScanParallelSafe: a scan's memtables and view live in the
- *	  leader, so it stays there; the rest of a query may still be parallel;
  *	- no RecheckForeignScan: plans carry every clause they took from the
  *	  executor as fdw_recheck_quals, which EvalPlanQual checks by itself;
  *	- no ReparameterizeForeignPathByChild: paths hold no clauses, which are
@@ -41,15 +38,29 @@ strata_handler(PG_FUNCTION_ARGS)
 	routine->ReScanForeignScan = strataReScanForeignScan;
 	routine->EndForeignScan = strataEndForeignScan;
 
+	/* scanning in parallel */
+	routine->IsForeignScanParallelSafe = strataIsForeignScanParallelSafe;
+	routine->EstimateDSMForeignScan = strataEstimateDSMForeignScan;
+	routine->InitializeDSMForeignScan = strataInitializeDSMForeignScan;
+	routine->ReInitializeDSMForeignScan = strataReInitializeDSMForeignScan;
+	routine->InitializeWorkerForeignScan = strataInitializeWorkerForeignScan;
+
 	/* changing */
 	routine->PlanForeignModify = strataPlanForeignModify;
 	routine->BeginForeignModify = strataBeginForeignModify;
 	routine->ExecForeignInsert = strataExecForeignInsert;
+	routine->AddForeignUpdateTargets = strataAddForeignUpdateTargets;
+	routine->ExecForeignUpdate = strataExecForeignUpdate;
+	routine->ExecForeignDelete = strataExecForeignDelete;
 	routine->EndForeignModify = strataEndForeignModify;
 	routine->BeginForeignInsert = strataBeginForeignInsert;
 	routine->EndForeignInsert = strataEndForeignInsert;
 	routine->IsForeignRelUpdatable = strataIsForeignRelUpdatable;
 	routine->ExecForeignTruncate = strataExecForeignTruncate;
+
+	/* locking rows */
+	routine->GetForeignRowMarkType = strataGetForeignRowMarkType;
+	routine->RefetchForeignRow = strataRefetchForeignRow;
 
 	/* looking in */
 	routine->ExplainForeignScan = strataExplainForeignScan;

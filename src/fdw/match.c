@@ -225,6 +225,105 @@ strata_match_key(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, List 
 	return true;
 }
 
+/*
+ * Does this clause bound a key column?  Sets the operator with the key on its
+ * left, its strategy, and the other side.
+ */
+static bool
+match_bound(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
+			RestrictInfo *rinfo, Oid *op, int *strategy, Expr **value)
+{
+	Oid			collation = key->collation[column];
+	OpExpr	   *clause = (OpExpr *) rinfo->clause;
+	Oid			lefttype;
+	Oid			righttype;
+	Node	   *left;
+	Node	   *right;
+
+	if (rinfo->pseudoconstant || !restriction_is_securely_promotable(rinfo, rel) ||
+		!is_opclause(clause) || list_length(clause->args) != 2 ||
+		(OidIsValid(collation) && clause->inputcollid != collation))
+		return false;
+
+	left = linitial(clause->args);
+	right = lsecond(clause->args);
+	if (is_key_column(left, rel, key, column) && is_known_before(root, rel, right))
+	{
+		*op = clause->opno;
+		*value = (Expr *) right;
+	}
+	else if (is_key_column(right, rel, key, column) && is_known_before(root, rel, left))
+	{
+		*op = get_commutator(clause->opno);
+		*value = (Expr *) left;
+	}
+	else
+		return false;
+
+	if (!OidIsValid(*op) || !op_strict(*op) ||
+		!op_in_opfamily(*op, key->btree_opfamily[column]))
+		return false;
+	get_op_opfamily_properties(*op, key->btree_opfamily[column], false,
+							   strategy, &lefttype, &righttype);
+	return lefttype == get_opclass_input_type(key->btree_opclass[column]);
+}
+
+/*
+ * What the clauses of both lists say of the key's leading columns: equalities,
+ * then the bounds of one more column.  False if they say nothing.
+ */
+bool
+strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, List *clauses,
+					List *more_clauses, StrataKeyBounds *bounds)
+{
+	bool		equal = true;
+
+	memset(bounds, 0, sizeof(StrataKeyBounds));
+	for (int column = 0; column < key->natts && equal; column++)
+	{
+		List	   *ops = NIL;
+		List	   *values = NIL;
+		List	   *rinfos = NIL;
+
+		equal = false;
+		for (int i = 0; i < 2 && !equal; i++)
+		{
+			ListCell   *lc;
+
+			foreach(lc, i == 0 ? clauses : more_clauses)
+			{
+				RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+				int			strategy;
+				Oid			op;
+				Expr	   *value;
+
+				if (!match_bound(root, rel, key, column, rinfo, &op, &strategy, &value))
+					continue;
+				if (strategy == BTEqualStrategyNumber)
+				{
+					/* nothing else need be said of this column */
+					ops = list_make1_oid(op);
+					values = list_make1(value);
+					rinfos = list_make1(rinfo);
+					equal = true;
+					break;
+				}
+				ops = lappend_oid(ops, op);
+				values = lappend(values, value);
+				rinfos = lappend(rinfos, rinfo);
+			}
+		}
+		if (column == 0)
+			bounds->equality = equal;
+		for (int i = 0; i < list_length(ops); i++)
+			bounds->columns = lappend_int(bounds->columns, column);
+		bounds->ops = list_concat(bounds->ops, ops);
+		bounds->values = list_concat(bounds->values, values);
+		bounds->rinfos = list_concat(bounds->rinfos, rinfos);
+	}
+	return bounds->columns != NIL;
+}
+
 /* generate_implied_equalities_for_column: is em the key column? */
 static bool
 ec_member_is_key_column(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec,

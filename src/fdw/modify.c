@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * modify.c
- *	  INSERT, COPY FROM and TRUNCATE of strata foreign tables.
+ *	  INSERT, UPDATE, DELETE, COPY FROM and TRUNCATE of strata foreign tables.
  *
  * Translates the executor's rows into puts on the command's memtable
  * (log/memtable.h), after the checks that core leaves to the wrapper: row
@@ -11,6 +11,13 @@
  * Rows are put one by one, never in batches: a put is local, so batching
  * would only copy each row twice more, and would hide rows from volatile
  * functions of the same command that read the table.
+ *
+ * A row to change is known by its key, and by its TID which version of it was
+ * read.  Its key is locked and the newest version looked for
+ * (log/row_lock.h); under READ COMMITTED a version that another transaction
+ * put meanwhile is checked and used by way of EvalPlanQual, as on a heap.  A
+ * new version or a tombstone then goes into the memtable, whose flush notices
+ * what statements that lock no keys linked in between.
  *
  * The storage relation is locked RowExclusive, after the foreign table, to the
  * end of the transaction.
@@ -22,36 +29,65 @@
  */
 #include "postgres.h"
 
-#include "fdw/fdw.h"
+#include "fdw/scan.h"
 
+#include "access/sysattr.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
+#include "log/conflict_check.h"
 #include "manifest/lifecycle.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/appendinfo.h"
+#include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-/* A foreign table being inserted into; NULL under EXPLAIN. */
+/*
+ * A foreign table being changed; NULL under EXPLAIN.  Rows that an UPDATE moves
+ * to one of its own targets are inserted with the target's state.
+ */
 typedef struct ModifyState
 {
 	StrataStore *store;
 	Relation	storage;
 	StrataMemtable *memtable;
+	int			uses;			/* 2: target of an UPDATE and of routing */
+	CommandId	cid;
+
+	/* inserting */
 	StrataOnDuplicate on_duplicate;
+	bool		partition;		/* the row may violate the partition's bounds */
 
 	/* what to check on each row */
 	bool		constraints;
-	bool		partition;		/* the row may violate the partition's bounds */
 	bool		row_security;	/* a partitioned parent has policies */
 	CmdType		operation;		/* the statement that the row comes from */
+
+	/* updating and deleting */
+	ModifyTableState *mtstate;
+	AttrNumber	key_junk[INDEX_MAX_KEYS];	/* in the plan's rows */
+	AttrNumber	tid_junk;
+	AttrNumber	row_junk;		/* whole row, if RETURNING wants it */
+	bool		locked_by_scan;
+	StrataView *view;			/* made by the first row */
+	StrataRowLocker *locker;
+	StrataPosition seen;		/* of the row that was locked last */
 } ModifyState;
 
 static void refuse_layer_table(Oid relid);
+static void refuse_keyless(const StrataStore *store);
+static ModifyState *begin_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo);
 static void begin_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo);
-static void end_insert(EState *estate, ResultRelInfo *rinfo);
+static void begin_change(ModifyTableState *mtstate, ResultRelInfo *rinfo);
+static void end_modify(EState *estate, ResultRelInfo *rinfo);
+static bool lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
+						LOCKMODE mode, Datum *oldkey, TupleTableSlot **epqslot);
 
 /* Tables over one layer of a store are read-only. */
 static void
@@ -71,34 +107,87 @@ refuse_layer_table(Oid relid)
 				 errhint("Change the table that has the store: %s.", options->store)));
 }
 
+/* Which row to change is said by its key, so there must be one. */
+static void
+refuse_keyless(const StrataStore *store)
+{
+	if (store->key.natts == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot update or delete rows of %s", store->name),
+				 errdetail("It has no key, so its rows can only be added to and truncated."),
+				 errhint("Create it with OPTIONS (key '...') and copy the rows.")));
+}
+
+/* The name under which a plan's rows carry a key column of the row to change. */
+static char *
+key_junk_name(TupleDesc desc, AttrNumber attnum)
+{
+	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
+
+	/* tables of an inheritance tree share names only for the same column */
+	return psprintf("strata_key_%d_%u_%d_%u", attnum, att->atttypid, att->atttypmod,
+					att->attcollation);
+}
+
+/* Does RETURNING want anything of the target's row? */
+static bool
+returning_needs_row(PlannerInfo *root)
+{
+	List	   *vars = pull_var_clause((Node *) root->parse->returningList,
+									   PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+									   PVC_RECURSE_PLACEHOLDERS);
+	ListCell   *lc;
+
+	foreach(lc, vars)
+	{
+		if (lfirst_node(Var, lc)->varno == root->parse->resultRelation)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What a plan's rows must say of the row to change: its key, and by the TID
+ * which version was read.  (Core adds the whole row for UPDATE and triggers.)
+ */
+void
+strataAddForeignUpdateTargets(PlannerInfo *root, Index rtindex,
+							  RangeTblEntry *target_rte, Relation target_relation)
+{
+	TupleDesc	desc = RelationGetDescr(target_relation);
+	StrataStore *store;
+
+	refuse_layer_table(target_rte->relid);
+	store = strata_store_open(target_rte->relid);
+	refuse_keyless(store);
+
+	for (int i = 0; i < store->key.natts; i++)
+	{
+		AttrNumber	attnum = store->key.attnum[i];
+		Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
+
+		add_row_identity_var(root,
+							 makeVar(rtindex, attnum, att->atttypid, att->atttypmod,
+									 att->attcollation, 0),
+							 rtindex, key_junk_name(desc, attnum));
+	}
+	add_row_identity_var(root,
+						 makeVar(rtindex, SelfItemPointerAttributeNumber, TIDOID, -1,
+								 InvalidOid, 0),
+						 rtindex, "ctid");
+	if (root->parse->commandType == CMD_DELETE && returning_needs_row(root))
+		add_row_identity_var(root,
+							 makeVar(rtindex, InvalidAttrNumber, RECORDOID, -1, InvalidOid, 0),
+							 rtindex, "wholerow");
+	strata_store_close(store);
+}
+
 List *
 strataPlanForeignModify(PlannerInfo *root, ModifyTable *plan,
 						Index resultRelation, int subplan_index)
 {
-	RangeTblEntry *rte = planner_rt_fetch(resultRelation, root);
-
-	refuse_layer_table(rte->relid);
-	switch (plan->operation)
-	{
-		case CMD_INSERT:
-			break;
-		case CMD_UPDATE:
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot update foreign table \"%s\"", get_rel_name(rte->relid)),
-					 errdetail("UPDATE of strata tables is not supported yet."),
-					 errhint("Insert the row again: with on_duplicate 'replace' the newest version of a key wins.")));
-			break;
-		case CMD_DELETE:
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot delete from foreign table \"%s\"", get_rel_name(rte->relid)),
-					 errdetail("DELETE from strata tables is not supported yet.")));
-			break;
-		default:
-			elog(ERROR, "unexpected operation: %d", (int) plan->operation);
-			break;
-	}
+	refuse_layer_table(planner_rt_fetch(resultRelation, root)->relid);
 	return NIL;
 }
 
@@ -108,13 +197,16 @@ strataBeginForeignModify(ModifyTableState *mtstate, ResultRelInfo *rinfo,
 {
 	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
 		return;
-	begin_insert(mtstate, rinfo);
+	if (mtstate->operation == CMD_INSERT)
+		begin_insert(mtstate, rinfo);
+	else
+		begin_change(mtstate, rinfo);
 }
 
 void
 strataEndForeignModify(EState *estate, ResultRelInfo *rinfo)
 {
-	end_insert(estate, rinfo);
+	end_modify(estate, rinfo);
 }
 
 /*
@@ -131,31 +223,54 @@ strataBeginForeignInsert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 void
 strataEndForeignInsert(EState *estate, ResultRelInfo *rinfo)
 {
-	end_insert(estate, rinfo);
+	end_modify(estate, rinfo);
+}
+
+/* What inserting and changing have in common; in the query's context. */
+static ModifyState *
+begin_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo)
+{
+	EState	   *estate = mtstate->ps.state;
+	Relation	rel = rinfo->ri_RelationDesc;
+	ModifyState *state = rinfo->ri_FdwState;
+
+	if (state != NULL)
+	{
+		state->uses++;
+		return state;
+	}
+
+	state = palloc0(sizeof(ModifyState));
+	state->uses = 1;
+	state->store = strata_store_open(RelationGetRelid(rel));
+	state->storage = strata_storage_open(state->store, RowExclusiveLock);
+	state->operation = mtstate->operation;
+	state->constraints = rel->rd_att->constr != NULL;
+	state->row_security = rinfo->ri_WithCheckOptions != NIL;
+
+	/* COPY, which has no plan, leaves es_output_cid alone */
+	state->cid = mtstate->ps.plan != NULL ? estate->es_output_cid : GetCurrentCommandId(true);
+	state->memtable = strata_memtable_begin(state->store, state->storage, state->cid);
+
+	rinfo->ri_FdwState = state;
+	return state;
 }
 
 static void
 begin_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 {
-	EState	   *estate = mtstate->ps.state;
 	Relation	rel = rinfo->ri_RelationDesc;
 	ModifyTable *plan = (ModifyTable *) mtstate->ps.plan;
-	MemoryContext oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
-	ModifyState *state = palloc0(sizeof(ModifyState));
-	CommandId	cid;
+	MemoryContext oldcxt = MemoryContextSwitchTo(mtstate->ps.state->es_query_cxt);
+	ModifyState *state;
 
 	PreventCommandIfReadOnly("INSERT");
 	PreventCommandIfParallelMode("INSERT");
 
-	state->store = strata_store_open(RelationGetRelid(rel));
-	state->storage = strata_storage_open(state->store, RowExclusiveLock);
+	state = begin_modify(mtstate, rinfo);
 	state->on_duplicate = state->store->options->on_duplicate;
 	if (plan != NULL && plan->onConflictAction == ONCONFLICT_NOTHING)
 		state->on_duplicate = STRATA_ON_DUPLICATE_IGNORE;
-
-	state->operation = mtstate->operation;
-	state->constraints = rel->rd_att->constr != NULL;
-	state->row_security = rinfo->ri_WithCheckOptions != NIL;
 
 	/*
 	 * Routing brought the row to the right partition, unless a trigger changed
@@ -164,25 +279,59 @@ begin_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 	state->partition = plan != NULL && rel->rd_rel->relispartition &&
 		(rinfo->ri_RootResultRelInfo == NULL ||
 		 (rinfo->ri_TrigDesc != NULL && rinfo->ri_TrigDesc->trig_insert_before_row));
-
-	/* COPY leaves es_output_cid alone */
-	cid = plan != NULL ? estate->es_output_cid : GetCurrentCommandId(true);
-	state->memtable = strata_memtable_begin(state->store, state->storage, cid);
-
-	rinfo->ri_FdwState = state;
 	MemoryContextSwitchTo(oldcxt);
 }
 
 static void
-end_insert(EState *estate, ResultRelInfo *rinfo)
+begin_change(ModifyTableState *mtstate, ResultRelInfo *rinfo)
+{
+	const char *command = mtstate->operation == CMD_UPDATE ? "UPDATE" : "DELETE";
+	MemoryContext oldcxt = MemoryContextSwitchTo(mtstate->ps.state->es_query_cxt);
+	Plan	   *subplan = outerPlan(mtstate->ps.plan);
+	ModifyState *state;
+	const StrataKey *key;
+
+	PreventCommandIfReadOnly(command);
+	PreventCommandIfParallelMode(command);
+
+	state = begin_modify(mtstate, rinfo);
+	refuse_keyless(state->store);
+	key = &state->store->key;
+	state->mtstate = mtstate;
+	for (int i = 0; i < key->natts; i++)
+	{
+		state->key_junk[i] =
+			ExecFindJunkAttributeInTlist(subplan->targetlist,
+										 key_junk_name(state->store->desc, key->attnum[i]));
+		if (!AttributeNumberIsValid(state->key_junk[i]))
+			elog(ERROR, "could not find the key of the row to change");
+	}
+	state->tid_junk = ExecFindJunkAttributeInTlist(subplan->targetlist, "ctid");
+	if (!AttributeNumberIsValid(state->tid_junk))
+		elog(ERROR, "could not find the TID of the row to change");
+	state->row_junk = ExecFindJunkAttributeInTlist(subplan->targetlist, "wholerow");
+	state->locked_by_scan = strata_locks_in_scan(rinfo->ri_RelationDesc, mtstate->operation);
+
+	if (subplan->plan_rows / mtstate->mt_nrels > STRATA_MAX_KEY_LOCKS)
+		strata_lock_all_keys(RelationGetRelid(state->storage));
+	MemoryContextSwitchTo(oldcxt);
+}
+
+static void
+end_modify(EState *estate, ResultRelInfo *rinfo)
 {
 	ModifyState *state = rinfo->ri_FdwState;
 	MemoryContext oldcxt;
 
-	if (state == NULL)
+	if (state == NULL || --state->uses > 0)
 		return;
 	rinfo->ri_FdwState = NULL;
 	strata_memtable_end(state->memtable);
+	if (state->view != NULL)
+	{
+		strata_row_locker_end(state->locker);
+		strata_view_end(state->view);
+	}
 	table_close(state->storage, NoLock);
 
 	/* a store is closed in the context it was opened in */
@@ -222,13 +371,224 @@ strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 }
 
 /*
- * Every strata table is reported insertable: for a table over one layer our
- * own refusal says more than core's.
+ * Row triggers get the old row from core, which took it from the scan; so the
+ * scan locks the row before it returns it.
+ */
+bool
+strata_locks_in_scan(Relation rel, CmdType operation)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+
+	if (triggers == NULL)
+		return false;
+	if (operation == CMD_UPDATE)
+		return triggers->trig_update_before_row || triggers->trig_update_after_row;
+	return triggers->trig_delete_before_row || triggers->trig_delete_after_row;
+}
+
+/*
+ * Lock the row that planSlot says, and see to it that what happens to it
+ * happens to its newest version.  False when there is nothing to do any more.
+ * When another transaction had changed it, *epqslot becomes the plan's row for
+ * the version to change, and the result relation's old tuple slot (if there
+ * is one) that version.
+ */
+static bool
+lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
+			LOCKMODE mode, Datum *oldkey, TupleTableSlot **epqslot)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+	Relation	rel = rinfo->ri_RelationDesc;
+	const StrataKey *key = &state->store->key;
+	EPQState   *epqstate = &state->mtstate->mt_epqstate;
+	StrataRowState found;
+	ItemPointerData tid;
+	TupleTableSlot *testslot;
+	MemoryContext oldcxt;
+	Datum		datum;
+	bool		isnull;
+	uint32		hash;
+
+	*epqslot = NULL;
+	for (int i = 0; i < key->natts; i++)
+	{
+		oldkey[i] = ExecGetJunkAttribute(planSlot, state->key_junk[i], &isnull);
+		if (isnull)
+			elog(ERROR, "key of the row to change is null");
+	}
+	datum = ExecGetJunkAttribute(planSlot, state->tid_junk, &isnull);
+	if (isnull)
+		elog(ERROR, "TID of the row to change is null");
+	tid = *(ItemPointer) DatumGetPointer(datum);
+
+	if (state->view == NULL)
+	{
+		oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
+		state->view = strata_view_begin(state->store, state->storage, estate->es_snapshot);
+		state->locker = strata_row_locker_begin(state->view, state->cid);
+		MemoryContextSwitchTo(oldcxt);
+	}
+
+	oldcxt = MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+	hash = strata_key_hash(key, oldkey);
+	if (strata_memtable_has_key(state->memtable, hash, oldkey))
+		found = STRATA_ROW_OWN_COMMAND;
+	else
+		found = strata_row_lock(state->locker, hash, oldkey, &tid, mode, LockWaitBlock,
+								&state->seen);
+	MemoryContextSwitchTo(oldcxt);
+
+	switch (found)
+	{
+		case STRATA_ROW_SAME:
+			return true;
+		case STRATA_ROW_OWN_COMMAND:
+			return false;
+		case STRATA_ROW_OWN_LATER:
+			ereport(ERROR,
+					(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+					 errmsg("tuple to be updated or deleted was already modified by an operation triggered by the current command"),
+					 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")));
+			break;
+		case STRATA_ROW_GONE:
+			return false;
+		case STRATA_ROW_CHANGED:
+			break;
+		case STRATA_ROW_NOT_LOCKED:
+			elog(ERROR, "row was not locked");
+	}
+
+	/* after the scan's lock, only a statement that locks no keys gets here */
+	if (state->locked_by_scan)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update")));
+
+	testslot = EvalPlanQualSlot(epqstate, rel, rinfo->ri_RangeTableIndex);
+	ExecClearTuple(testslot);
+	strata_row_locker_newest(state->locker, testslot->tts_values, testslot->tts_isnull, &tid);
+	ExecStoreVirtualTuple(testslot);
+	ExecMaterializeSlot(testslot);
+	testslot->tts_tid = tid;
+	testslot->tts_tableOid = RelationGetRelid(rel);
+
+	/* EvalPlanQual empties the slot */
+	if (rinfo->ri_oldTupleSlot != NULL)
+		ExecCopySlot(rinfo->ri_oldTupleSlot, testslot);
+	*epqslot = EvalPlanQual(epqstate, rel, rinfo->ri_RangeTableIndex, testslot);
+	return !TupIsNull(*epqslot);
+}
+
+TupleTableSlot *
+strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
+						TupleTableSlot *slot, TupleTableSlot *planSlot)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+	Relation	rel = rinfo->ri_RelationDesc;
+	StrataStore *store = state->store;
+	const StrataKey *key = &store->key;
+	TupleTableSlot *epqslot;
+	Datum		oldkey[INDEX_MAX_KEYS];
+	Datum		newkey[INDEX_MAX_KEYS];
+
+	/* most updates leave the key alone */
+	if (!lock_target(estate, rinfo, planSlot, ExclusiveLock, oldkey, &epqslot))
+		return NULL;
+	if (epqslot != NULL)
+	{
+		slot = ExecGetUpdateNewTuple(rinfo, epqslot, rinfo->ri_oldTupleSlot);
+		if (rel->rd_att->constr != NULL && rel->rd_att->constr->has_generated_stored)
+			ExecComputeStoredGenerated(rinfo, estate, slot, CMD_UPDATE);
+	}
+
+	if (state->row_security)
+		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
+	if (state->constraints)
+		ExecConstraints(rinfo, slot, estate);
+	if (rel->rd_rel->relispartition && !ExecPartitionCheck(rinfo, slot, estate, false))
+		ereport(ERROR,
+				(errcode(ERRCODE_CHECK_VIOLATION),
+				 errmsg("new row for relation \"%s\" violates partition constraint",
+						RelationGetRelationName(rel)),
+				 errdetail("PostgreSQL does not move rows out of foreign partitions."),
+				 errhint("Delete the row and insert it again through the partitioned table."),
+				 errtable(rel)));
+
+	slot_getallattrs(slot);
+	Assert(slot->tts_tupleDescriptor->natts == store->desc->natts);
+	strata_key_extract(key, slot->tts_values, slot->tts_isnull, newkey,
+					   RelationGetRelationName(rel), store->desc);
+	if (strata_key_equal(key, oldkey, newkey))
+		strata_memtable_put_version(state->memtable, slot->tts_values, slot->tts_isnull,
+									state->view->manifest, &state->seen);
+	else
+	{
+		Oid			storage = RelationGetRelid(state->storage);
+
+		/* a changed key is a row deleted and another one inserted */
+		(void) strata_lock_key(storage, strata_key_hash(key, oldkey), AccessExclusiveLock, false);
+		(void) strata_lock_key(storage, strata_key_hash(key, newkey), ExclusiveLock, false);
+		strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest,
+									  &state->seen);
+		(void) strata_memtable_put(state->memtable, STRATA_ON_DUPLICATE_ERROR,
+								   slot->tts_values, slot->tts_isnull);
+	}
+	return slot;
+}
+
+TupleTableSlot *
+strataExecForeignDelete(EState *estate, ResultRelInfo *rinfo,
+						TupleTableSlot *slot, TupleTableSlot *planSlot)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+	TupleTableSlot *epqslot;
+	Datum		oldkey[INDEX_MAX_KEYS];
+
+	if (!lock_target(estate, rinfo, planSlot, AccessExclusiveLock, oldkey, &epqslot))
+		return NULL;
+	strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest, &state->seen);
+
+	/* what RETURNING shows */
+	if (AttributeNumberIsValid(state->row_junk))
+	{
+		bool		isnull;
+		Datum		row = ExecGetJunkAttribute(epqslot != NULL ? epqslot : planSlot,
+											   state->row_junk, &isnull);
+		HeapTupleHeader header;
+		HeapTupleData tuple;
+
+		if (isnull)
+			elog(ERROR, "row to delete is null");
+		header = DatumGetHeapTupleHeader(row);
+		tuple.t_len = HeapTupleHeaderGetDatumLength(header);
+		tuple.t_data = header;
+		tuple.t_tableOid = RelationGetRelid(rinfo->ri_RelationDesc);
+		ItemPointerSetInvalid(&tuple.t_self);
+		ExecForceStoreHeapTuple(&tuple, slot, false);
+		ExecMaterializeSlot(slot);
+	}
+	return slot;
+}
+
+/*
+ * Every table with a store is reported insertable, those with a key also
+ * updatable.  A table over one layer is reported insertable: our own refusal
+ * says more than core's.
  */
 int
 strataIsForeignRelUpdatable(Relation rel)
 {
-	return 1 << CMD_INSERT;
+	int			events = 1 << CMD_INSERT;
+
+	if (OidIsValid(strata_store_storage(RelationGetRelid(rel))))
+	{
+		StrataStore *store = strata_store_open(RelationGetRelid(rel));
+
+		if (store->key.natts > 0)
+			events |= (1 << CMD_UPDATE) | (1 << CMD_DELETE);
+		strata_store_close(store);
+	}
+	return events;
 }
 
 /* Core has locked the tables and checked rights and that nobody uses them. */

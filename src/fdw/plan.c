@@ -3,7 +3,9 @@
  * plan.c
  *	  Estimates, paths and plans of scans.
  *
- * A scan reads everything (projected to the columns needed, passing over row
+ * A scan in key order follows the key index, from one bound of the key to
+ * another where clauses say any, and merges the pending rows in.  Otherwise, a
+ * scan reads everything (projected to the columns needed, passing over row
  * groups that zone maps exclude) or looks up keys.  Keys are looked up when
  * clauses fix every key column: by values known when the scan starts, by the
  * elements of an array, or by the rows of outer relations.
@@ -29,12 +31,14 @@
 #include "fdw/scan.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_statistic.h"
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
@@ -42,6 +46,7 @@
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 /*
  * Costs beside the planner's own parameters, in units of a sequential page
@@ -55,6 +60,8 @@
 #define SUPERSEDE_OPERATORS	20
 /* descending the key index and the hash of pending keys, in operator calls */
 #define PROBE_OPERATORS		150
+/* one row of a row group by its number, in operator calls */
+#define FETCH_OPERATORS		20
 /* raw bytes of a vector, what is decoded for one column of one row */
 #define VECTOR_BYTES		8192
 /* fraction of the key index's pages that is filled, and bytes per entry
@@ -74,15 +81,22 @@ typedef struct StrataPlanInfo
 	double		ngroups;
 	double		pending_rows;
 	double		pending_bytes;
+	bool		has_index;		/* a usable key index */
 
 	double		all_width;		/* of a row */
 	double		needed_width;	/* of the columns that will be decoded */
 	double		key_width;
 	int			needed_columns;
+	bool		keys_only;		/* no other columns will be decoded */
+	double		correlation;	/* of key and place, squared */
 } StrataPlanInfo;
 
-/* ForeignPath.fdw_private: NIL for a scan, else this */
+/*
+ * ForeignPath.fdw_private: NIL for a scan, one integer for a lookup, two for a
+ * scan in key order, of which the second is the direction.
+ */
 #define LOOKUP_PATH		list_make1(makeInteger(1))
+#define RANGE_PATH(direction)	list_make2(makeInteger(1), makeInteger(direction))
 
 /*
  * How much there is, by the manifest this backend would read under its
@@ -118,6 +132,12 @@ get_store_size(StrataPlanInfo *info, StrataStore *store)
 	info->pending_rows = rows > merged_rows ? rows - merged_rows : 0;
 	info->pending_bytes = bytes > merged_bytes ? bytes - merged_bytes : 0;
 
+	if (info->key.natts > 0 && info->ngroups > 0)
+	{
+		bool		present;
+
+		info->has_index = OidIsValid(strata_keyindex_find(storage, &present));
+	}
 	table_close(storage, NoLock);
 
 	if (info->layer == STRATA_LAYER_WAL)
@@ -187,24 +207,31 @@ set_widths(StrataPlanInfo *info, RelOptInfo *rel, Oid relid)
 	TupleDesc	desc = RelationGetDescr(table);
 	Bitmapset  *attrs = needed_attrs(rel, rel->baserestrictinfo);
 
+	info->keys_only = true;
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 		double		width;
+		bool		is_key = false;
 
 		if (att->attisdropped)
 			continue;
 		width = column_width(relid, att);
 		info->all_width += width;
+		for (int k = 0; k < info->key.natts; k++)
+		{
+			if (info->key.attnum[k] == att->attnum)
+			{
+				info->key_width += width;
+				is_key = true;
+			}
+		}
 		if (is_needed(attrs, att->attnum))
 		{
 			info->needed_width += width;
 			info->needed_columns++;
-		}
-		for (int k = 0; k < info->key.natts; k++)
-		{
-			if (info->key.attnum[k] == att->attnum)
-				info->key_width += width;
+			if (!is_key)
+				info->keys_only = false;
 		}
 	}
 
@@ -318,27 +345,38 @@ add_qual_cost(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, dou
 	*run += qual.per_tuple * tuples + rel->reltarget->cost.per_tuple * rows;
 }
 
+/* How many processes' worth of work each of a parallel scan's does. */
+static double
+parallel_divisor(int workers)
+{
+	double		leader = parallel_leader_participation ? 1 - 0.3 * workers : 0;
+
+	return workers + Max(leader, 0);
+}
+
 static void
 cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double rows,
-		  Cost *startup_cost, Cost *total_cost)
+		  int workers, Cost *startup_cost, Cost *total_cost)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
 	double		fraction = needed_fraction(info);
 	Cost		startup = 0;
 	Cost		run = 0;
 
-	/* pending rows are read whole, and were written less tightly */
-	run += seq_page_cost * (info->base_stored * fraction + info->pending_bytes) / BLCKSZ;
-	run += DECODE_PAGE_COST * seq_page_cost *
-		(info->base_raw * fraction + 2 * info->pending_bytes) / BLCKSZ;
+	run += seq_page_cost * info->base_stored * fraction / BLCKSZ;
+	run += DECODE_PAGE_COST * seq_page_cost * info->base_raw * fraction / BLCKSZ;
 	run += OPEN_GROUP_COST * seq_page_cost * info->ngroups;
+	run += info->base_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
+	add_qual_cost(root, rel, param_info, rel->tuples, rows, &startup, &run);
+	if (workers > 0)
+		run /= parallel_divisor(workers);
 
-	run += (info->base_rows + info->pending_rows) *
-		(cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
+	/* one process reads the pending rows, each finds out what they supersede */
 	if (info->ngroups > 0)
 		startup += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
-
-	add_qual_cost(root, rel, param_info, rel->tuples, rows, &startup, &run);
+	/* pending rows are read whole, and were written less tightly */
+	run += (1 + 2 * DECODE_PAGE_COST) * seq_page_cost * info->pending_bytes / BLCKSZ;
+	run += info->pending_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
 
 	/* shard pages and the first log page, so that no lookup costs more */
 	startup += seq_page_cost;
@@ -433,9 +471,37 @@ add_scan_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 	Cost		startup_cost;
 	Cost		total_cost;
 
-	cost_scan(root, rel, param_info, rows, &startup_cost, &total_cost);
+	cost_scan(root, rel, param_info, rows, 0, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
-			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, outer, NIL));
+			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer, NIL));
+}
+
+/* A scan that several processes share, by row groups. */
+static void
+add_partial_scan_path(PlannerInfo *root, RelOptInfo *rel)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	double		pages = Min(ceil(info->base_raw * needed_fraction(info) / BLCKSZ), MaxBlockNumber);
+	double		rows;
+	Cost		startup_cost;
+	Cost		total_cost;
+	ForeignPath *path;
+	int			workers;
+
+	if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) ||
+		info->layer != STRATA_LAYER_ALL || info->ngroups < 2)
+		return;
+	workers = compute_parallel_worker(rel, pages, -1, max_parallel_workers_per_gather);
+	workers = Min(workers, (int) info->ngroups - 1);
+	if (workers <= 0)
+		return;
+
+	rows = clamp_row_est(rel->rows / parallel_divisor(workers));
+	cost_scan(root, rel, NULL, rows, workers, &startup_cost, &total_cost);
+	path = strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, NULL, NIL);
+	path->path.parallel_aware = true;
+	path->path.parallel_workers = workers;
+	add_partial_path(rel, (Path *) path);
 }
 
 /* A lookup with these outer relations, if they fix the key. */
@@ -466,8 +532,188 @@ add_lookup_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 
 	cost_lookup(root, rel, param_info, keys, rows, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
-			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, outer,
+			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer,
 									 LOOKUP_PATH));
+}
+
+/* The correlation of the first key column with the order of rows, squared. */
+static double
+key_correlation(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key)
+{
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
+										Int16GetDatum(key->attnum[0]), BoolGetDatum(rte->inh));
+	AttStatsSlot slot;
+	double		result = 0;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid,
+						 ATTSTATSSLOT_NUMBERS))
+	{
+		if (slot.nnumbers == 1)
+			result = slot.numbers[0] * slot.numbers[0];
+		free_attstatsslot(&slot);
+	}
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * A scan in key order of the share of all keys that is within bounds.  All
+ * pending rows are read and sorted first.
+ */
+static void
+cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double share,
+		   double rows, Cost *startup_cost, Cost *total_cost)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	double		fraction = needed_fraction(info);
+	double		loops = param_info ? loop_count(root, param_info->ppi_req_outer) : 1;
+	double		hits = Max(share * info->base_rows, 1);
+	double		index_pages = ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) /
+								   (BLCKSZ * INDEX_FILL));
+	double		sorted = share * info->pending_rows;
+	Cost		startup = 0;
+	Cost		run = 0;
+
+	if (info->pending_rows > 0)
+	{
+		startup += seq_page_cost * info->pending_bytes / BLCKSZ +
+			2 * DECODE_PAGE_COST * seq_page_cost * info->pending_bytes / BLCKSZ +
+			info->pending_rows * cpu_tuple_cost;
+		startup += 2 * cpu_operator_cost * sorted * log(Max(sorted, 2)) / log(2);
+		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
+	}
+	startup += PROBE_OPERATORS * cpu_operator_cost;
+	run += touch_cost(pages_touched(ceil(share * index_pages) * loops, index_pages),
+					  index_pages) / loops;
+	run += hits * cpu_index_tuple_cost;
+
+	if (!info->keys_only)
+	{
+		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
+		double		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ),
+											data_pages);
+		double		spread_bytes = hits * Max(info->needed_width,
+											  (double) info->needed_columns * VECTOR_BYTES);
+		double		dense_bytes = share * info->base_raw * fraction;
+		Cost		spread;
+		Cost		dense;
+
+		/* vectors that stay in the cache are decoded once */
+		if (info->base_raw * fraction <= strata_cache_size * 1024.0)
+			spread_bytes = Min(spread_bytes, info->base_raw * fraction);
+		spread = touch_cost(touched, data_pages) / loops +
+			DECODE_PAGE_COST * seq_page_cost * spread_bytes / BLCKSZ;
+		dense = seq_page_cost * ceil(share * data_pages) +
+			DECODE_PAGE_COST * seq_page_cost * Min(dense_bytes, spread_bytes) / BLCKSZ;
+		run += spread + info->correlation * (Min(dense, spread) - spread);
+		run += hits * cpu_operator_cost * (info->needed_columns + FETCH_OPERATORS);
+	}
+	run += (hits + sorted) * cpu_tuple_cost;
+
+	add_qual_cost(root, rel, param_info, hits + sorted, rows, &startup, &run);
+	*startup_cost = startup;
+	*total_cost = startup + run;
+}
+
+/* The order of the key as pathkeys; rows have no null in it. */
+static List *
+key_pathkeys(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, bool backward,
+			 bool nulls_first)
+{
+	IndexOptInfo *index = makeNode(IndexOptInfo);
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+
+	index->rel = rel;
+	index->ncolumns = index->nkeycolumns = key->natts;
+	index->opfamily = palloc(key->natts * sizeof(Oid));
+	index->indexkeys = palloc(key->natts * sizeof(int));
+	index->sortopfamily = palloc(key->natts * sizeof(Oid));
+	index->opcintype = palloc(key->natts * sizeof(Oid));
+	index->indexcollations = palloc(key->natts * sizeof(Oid));
+	index->reverse_sort = palloc(key->natts * sizeof(bool));
+	index->nulls_first = palloc(key->natts * sizeof(bool));
+	for (int i = 0; i < key->natts; i++)
+	{
+		Oid			type;
+		int32		typmod;
+		Oid			collation;
+		Var		   *var;
+
+		get_atttypetypmodcoll(rte->relid, key->attnum[i], &type, &typmod, &collation);
+		var = makeVar(rel->relid, key->attnum[i], type, typmod, collation, 0);
+		index->indextlist = lappend(index->indextlist,
+									makeTargetEntry((Expr *) var, i + 1, NULL, false));
+		index->indexkeys[i] = key->attnum[i];
+		index->opfamily[i] = index->sortopfamily[i] = key->btree_opfamily[i];
+		index->opcintype[i] = get_opclass_input_type(key->btree_opclass[i]);
+		index->indexcollations[i] = key->collation[i];
+		index->reverse_sort[i] = backward;
+		index->nulls_first[i] = nulls_first;
+	}
+	return truncate_useless_pathkeys(root, rel,
+									 build_index_pathkeys(root, index, ForwardScanDirection));
+}
+
+/*
+ * Scans in key order with these outer relations: for each order that is of
+ * use, and for bounds on the key without one where no lookup is possible.
+ */
+static void
+add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	ParamPathInfo *param_info;
+	StrataKeyBounds bounds;
+	StrataKeyMatches matches;
+	double		share = 1;
+	double		rows;
+	Cost		startup_cost;
+	Cost		total_cost;
+	bool		added = false;
+
+	if (info->layer != STRATA_LAYER_ALL || !info->has_index || info->base_rows <= 0)
+		return;
+
+	param_info = get_baserel_parampathinfo(root, rel, outer);
+	if (strata_match_bounds(root, rel, &info->key, rel->baserestrictinfo,
+							param_info ? param_info->ppi_clauses : NIL, &bounds))
+		share = clauselist_selectivity(root, bounds.rinfos, rel->relid, JOIN_INNER, NULL);
+	else if (joined)
+		return;
+	if (joined &&
+		(!bounds.equality ||
+		 strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
+						  param_info ? param_info->ppi_clauses : NIL, &matches)))
+		return;
+
+	rows = param_info ? param_info->ppi_rows : rel->rows;
+	cost_range(root, rel, param_info, share, rows, &startup_cost, &total_cost);
+
+	if (!joined && has_useful_pathkeys(root, rel))
+	{
+		for (int variant = 0; variant < 4; variant++)
+		{
+			bool		backward = variant >= 2;
+			List	   *pathkeys = key_pathkeys(root, rel, &info->key, backward,
+												variant == 1 || variant == 2);
+
+			if (pathkeys == NIL)
+				continue;
+			add_path(rel, (Path *)
+					 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, pathkeys,
+											 outer, RANGE_PATH(backward ? -1 : 1)));
+			added = true;
+		}
+	}
+	if (!added && bounds.columns != NIL &&
+		!strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
+						  param_info ? param_info->ppi_clauses : NIL, &matches))
+		add_path(rel, (Path *)
+				 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer,
+										 RANGE_PATH(1)));
 }
 
 void
@@ -478,12 +724,19 @@ strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid
 
 	add_lookup_path(root, baserel, baserel->lateral_relids);
 	add_scan_path(root, baserel, baserel->lateral_relids);
+	add_partial_scan_path(root, baserel);
+	if (info->has_index)
+	{
+		info->correlation = key_correlation(root, baserel, &info->key);
+		add_range_paths(root, baserel, baserel->lateral_relids, false);
+	}
 
 	foreach(lc, strata_match_outer_rels(root, baserel, &info->key))
 	{
 		Relids		outer = bms_union((Relids) lfirst(lc), baserel->lateral_relids);
 
 		add_lookup_path(root, baserel, outer);
+		add_range_paths(root, baserel, outer, true);
 	}
 }
 
@@ -527,10 +780,21 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	List	   *private = NIL;
 	List	   *quals;
 	StrataKeyMatches matches;
+	StrataKeyBounds bounds = {0};
+	List	   *bound_attrs = NIL;
+	int			direction = 0;
 	ListCell   *lc;
 
 	matches.array = -1;
-	if (best_path->fdw_private != NIL)
+	if (list_length(best_path->fdw_private) == 2)
+	{
+		direction = intVal(lsecond(best_path->fdw_private));
+		strata_match_bounds(root, baserel, &info->key, scan_clauses, NIL, &bounds);
+		exprs = list_copy(bounds.values);
+		foreach(lc, bounds.columns)
+			bound_attrs = lappend_int(bound_attrs, info->key.attnum[lfirst_int(lc)]);
+	}
+	else if (best_path->fdw_private != NIL)
 	{
 		/* scan_clauses are those the path was matched with, but maybe copies */
 		if (!strata_match_key(root, baserel, &info->key, scan_clauses, NIL, &matches))
@@ -556,7 +820,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	}
 	quals = extract_actual_clauses(local_clauses, false);
 
-	if (lookup_ops == NIL && info->layer == STRATA_LAYER_ALL)
+	if (lookup_ops == NIL && direction == 0 && info->layer == STRATA_LAYER_ALL)
 	{
 		List	   *prune_exprs;
 
@@ -573,6 +837,13 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, prune_attrs);
 	private = lappend(private, prune_kinds);
 	private = lappend(private, prune_ops);
+	private = lappend(private,
+					  makeInteger(bms_is_member(baserel->relid, root->all_result_relids) ?
+								  root->parse->commandType : CMD_SELECT));
+	private = lappend(private, makeInteger(direction));
+	private = lappend(private, bounds.columns);
+	private = lappend(private, bounds.ops);
+	private = lappend(private, bound_attrs);
 	Assert(list_length(private) == STRATA_SCAN_PRIVATE_LENGTH);
 
 	return make_foreignscan(tlist, quals, baserel->relid, exprs, private, NIL, recheck_quals,

@@ -37,6 +37,17 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_PRUNE_KINDS,
 	/* OidList: their operators, InvalidOid for null tests */
 	STRATA_SCAN_PRUNE_OPS,
+	/* Integer: CMD_UPDATE or CMD_DELETE if that is what the rows are read for,
+	 * else CMD_SELECT */
+	STRATA_SCAN_OPERATION,
+	/* Integer: 0 no order, 1 key order, -1 backward */
+	STRATA_SCAN_RANGE_DIRECTION,
+	/* IntList: bounded key columns from 0, ascending; fdw_exprs has their values */
+	STRATA_SCAN_RANGE_COLUMNS,
+	/* OidList: their operators, with the key on the left */
+	STRATA_SCAN_RANGE_OPS,
+	/* IntList: their attribute numbers */
+	STRATA_SCAN_RANGE_ATTRS,
 	STRATA_SCAN_PRIVATE_LENGTH
 } StrataScanPrivate;
 
@@ -64,6 +75,19 @@ extern bool strata_match_key_clause(PlannerInfo *root, RelOptInfo *rel, const St
 extern Expr *strata_key_clause(const StrataKeyMatch *match);
 extern bool strata_match_key(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
 							 List *clauses, List *more_clauses, StrataKeyMatches *matches);
+
+/* Clauses that bound the key: equalities of leading columns, then a range. */
+typedef struct StrataKeyBounds
+{
+	bool		equality;		/* the first column's is one */
+	List	   *columns;		/* IntList, ascending */
+	List	   *ops;			/* OidList */
+	List	   *values;			/* Expr */
+	List	   *rinfos;
+} StrataKeyBounds;
+
+extern bool strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
+								List *clauses, List *more_clauses, StrataKeyBounds *bounds);
 extern List *strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key);
 
 /* ---- zone maps (prune.c) ---- */
@@ -113,6 +137,7 @@ typedef struct StrataScanState
 
 	/* scan */
 	bool		started;
+	StrataSharedScan *shared;	/* in a parallel-aware scan */
 	StrataScan *scan;
 	StrataPrune *prune;			/* NULL: nothing to skip by */
 
@@ -130,8 +155,31 @@ typedef struct StrataScanState
 	int			nelements;
 	int			next_element;
 
+	/* key order and ranges; key_exprs has the bounds' values */
+	bool		is_range;
+	bool		backward;
+	int			nbounds;
+	StrataBound *bounds;
+	Oid		   *value_types;
+	StrataOrderedScan *ordered; /* NULL: not started, or no row can qualify */
+
+	/* locking of rows, by the scan or of what it returned */
+	LOCKMODE	lock_mode;		/* NoLock: not by the scan */
+	ExprState  *qual;			/* taken from the node by a scan that locks */
+	StrataRowLocker *locker;
+	MemoryContext refetch_mcxt;
+
 	MemoryContext mcxt;			/* the state's own */
 	MemoryContext restart_mcxt; /* values of lookup and prune clauses */
 } StrataScanState;
+
+/* scan_range.c */
+extern void strata_range_begin(StrataScanState *state, List *private, List *exprs,
+							   PlanState *parent);
+extern void strata_range_start(StrataScanState *state, ExprContext *econtext);
+extern bool strata_range_next(StrataScanState *state, Datum *values, bool *isnull,
+							  ItemPointer tid);
+extern void strata_range_stop(StrataScanState *state);
+extern List *strata_range_describe(ForeignScan *plan, TupleDesc desc);
 
 #endif							/* STRATA_SCAN_H */

@@ -123,6 +123,8 @@ prepare_lookup(StrataScanState *state, List *ops, int array_key, List *exprs, Pl
 	}
 }
 
+static void prepare_locking(StrataScanState *state, ForeignScanState *node, ForeignScan *plan);
+
 void
 strataBeginForeignScan(ForeignScanState *node, int eflags)
 {
@@ -177,6 +179,8 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 		prepare_lookup(state, lookup_ops,
 					   intVal(list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_ARRAY)),
 					   plan->fdw_exprs, &node->ss.ps);
+	else if (intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) != 0)
+		strata_range_begin(state, plan->fdw_private, plan->fdw_exprs, &node->ss.ps);
 	else
 		state->prune = strata_prune_begin(state->store,
 										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS),
@@ -185,6 +189,10 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 										  plan->fdw_exprs, &node->ss.ps);
 
 	strata_memtable_flush(RelationGetRelid(state->storage), writing_command(estate));
+
+	/* a recheck locks nothing */
+	if (estate->es_epq_active == NULL)
+		prepare_locking(state, node, plan);
 
 	node->fdw_state = state;
 	MemoryContextSwitchTo(oldcxt);
@@ -334,6 +342,8 @@ start_scan(StrataScanState *state, ExprContext *econtext)
 										state->prune ? strata_prune_skip : NULL, state->prune);
 	else
 		state->scan = strata_scan_begin_layer(state->view, state->needed, state->layer);
+	if (state->shared != NULL)
+		strata_scan_share(state->scan, state->shared);
 	MemoryContextSwitchTo(oldcxt);
 }
 
@@ -355,6 +365,214 @@ next_scanned(StrataScanState *state, TupleTableSlot *slot, ItemPointer tid)
 		slot->tts_isnull[i] = attnum > 0 ? state->store_isnull[attnum - 1] : true;
 	}
 	return true;
+}
+
+/* ---- locking rows ---- */
+
+static void
+prepare_locking(StrataScanState *state, ForeignScanState *node, ForeignScan *plan)
+{
+	CmdType		operation = intVal(list_nth(plan->fdw_private, STRATA_SCAN_OPERATION));
+	EState	   *estate = node->ss.ps.state;
+
+	state->lock_mode = NoLock;
+	if (operation != CMD_SELECT &&
+		strata_locks_in_scan(node->ss.ss_currentRelation, operation))
+	{
+		state->lock_mode = operation == CMD_UPDATE ? ExclusiveLock : AccessExclusiveLock;
+		/* rows that do not qualify are not to be locked */
+		state->qual = node->ss.ps.qual;
+		node->ss.ps.qual = NULL;
+	}
+
+	/* where RefetchForeignRow finds us */
+	if (estate->es_rowmarks != NULL)
+	{
+		ExecRowMark *erm = estate->es_rowmarks[plan->scan.scanrelid - 1];
+
+		if (erm != NULL && erm->markType != ROW_MARK_COPY)
+			erm->ermExtra = state;
+	}
+}
+
+static StrataRowLocker *
+get_locker(StrataScanState *state, CommandId cid)
+{
+	if (state->locker == NULL)
+	{
+		MemoryContext oldcxt = MemoryContextSwitchTo(state->mcxt);
+
+		state->locker = strata_row_locker_begin(state->view, cid);
+		MemoryContextSwitchTo(oldcxt);
+	}
+	return state->locker;
+}
+
+/* Put the version that the locker found newest into slot. */
+static void
+store_newest(StrataScanState *state, TupleTableSlot *slot, Oid relid)
+{
+	ItemPointerData tid;
+
+	ExecClearTuple(slot);
+	strata_row_locker_newest(state->locker, slot->tts_values, slot->tts_isnull, &tid);
+	ExecStoreVirtualTuple(slot);
+	ExecMaterializeSlot(slot);
+	slot->tts_tid = tid;
+	slot->tts_tableOid = relid;
+}
+
+/*
+ * If the row in the node's slot qualifies, lock it; what is in the slot
+ * afterwards is its newest version.  False: it does not count.
+ */
+static bool
+lock_scanned(StrataScanState *state, ForeignScanState *node, TupleTableSlot *slot)
+{
+	const StrataKey *key = &state->store->key;
+	ExprContext *econtext = node->ss.ps.ps_ExprContext;
+	ItemPointerData tid = slot->tts_tid;
+	Oid			relid = slot->tts_tableOid;
+	Datum		keyvalues[INDEX_MAX_KEYS];
+	StrataPosition seen;
+
+	econtext->ecxt_scantuple = slot;
+	if (!ExecQual(state->qual, econtext))
+	{
+		InstrCountFiltered1(node, 1);
+		return false;
+	}
+
+	/* looking reads other rows, which may take this one's memory */
+	ExecMaterializeSlot(slot);
+	slot->tts_tid = tid;
+	slot->tts_tableOid = relid;
+	slot_getallattrs(slot);
+	for (int i = 0; i < key->natts; i++)
+		keyvalues[i] = slot->tts_values[key->attnum[i] - 1];
+
+	switch (strata_row_lock(get_locker(state, node->ss.ps.state->es_output_cid),
+							strata_key_hash(key, keyvalues), keyvalues, &tid,
+							state->lock_mode, LockWaitBlock, &seen))
+	{
+		case STRATA_ROW_CHANGED:
+			store_newest(state, slot, relid);
+			return ExecQual(node->fdw_recheck_quals, econtext) &&
+				ExecQual(state->qual, econtext);
+		case STRATA_ROW_GONE:
+			return false;
+		default:
+			/* own changes are for the command that changes the row to judge */
+			return true;
+	}
+}
+
+RowMarkType
+strataGetForeignRowMarkType(RangeTblEntry *rte, LockClauseStrength strength)
+{
+	bool		keyed = false;
+
+	if (strength == LCS_NONE)
+		return ROW_MARK_COPY;
+
+	if (OidIsValid(strata_store_storage(rte->relid)))
+	{
+		StrataStore *store = strata_store_open(rte->relid);
+
+		keyed = store->key.natts > 0;
+		strata_store_close(store);
+	}
+	if (!keyed)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot lock rows in foreign table \"%s\"", get_rel_name(rte->relid)),
+				 errdetail("Rows are locked by the key of a table with a store of its own.")));
+
+	switch (strength)
+	{
+		case LCS_FORKEYSHARE:
+			return ROW_MARK_KEYSHARE;
+		case LCS_FORSHARE:
+			return ROW_MARK_SHARE;
+		case LCS_FORNOKEYUPDATE:
+			return ROW_MARK_NOKEYEXCLUSIVE;
+		default:
+			return ROW_MARK_EXCLUSIVE;
+	}
+}
+
+static LOCKMODE
+lock_mode_of(RowMarkType mark)
+{
+	switch (mark)
+	{
+		case ROW_MARK_KEYSHARE:
+			return AccessShareLock;
+		case ROW_MARK_SHARE:
+			return RowShareLock;
+		case ROW_MARK_NOKEYEXCLUSIVE:
+			return ExclusiveLock;
+		default:
+			return AccessExclusiveLock;
+	}
+}
+
+/*
+ * SELECT FOR UPDATE and its like: lock the row that our scan returned with
+ * this TID.  An empty slot: it is not to be returned.
+ */
+void
+strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
+						TupleTableSlot *slot, bool *updated)
+{
+	StrataScanState *state = (StrataScanState *) erm->ermExtra;
+	ItemPointerData tid = *(ItemPointer) DatumGetPointer(rowid);
+	const StrataKey *key;
+	StrataRowLocker *locker;
+	Datum		keyvalues[INDEX_MAX_KEYS];
+	StrataPosition seen;
+	StrataRowState found;
+	MemoryContext oldcxt;
+
+	if (state == NULL || state->view == NULL)
+		elog(ERROR, "row to lock was not returned by a scan of relation %u", erm->relid);
+	key = &state->store->key;
+	locker = get_locker(state, InvalidCommandId);
+
+	ExecClearTuple(slot);
+	if (state->refetch_mcxt == NULL)
+		state->refetch_mcxt = AllocSetContextCreate(state->mcxt, "strata refetched row",
+													ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(state->refetch_mcxt);
+	oldcxt = MemoryContextSwitchTo(state->refetch_mcxt);
+
+	strata_row_locker_key(locker, &tid, keyvalues);
+	found = strata_row_lock(locker, strata_key_hash(key, keyvalues), keyvalues, &tid,
+							lock_mode_of(erm->markType), erm->waitPolicy, &seen);
+	if (found == STRATA_ROW_CHANGED)
+	{
+		store_newest(state, slot, erm->relid);
+		*updated = true;
+	}
+	else if (found == STRATA_ROW_SAME)
+	{
+		/*
+		 * The row is for a recheck, which only another relation's row that
+		 * changed can bring about: spare reading it when there is none.
+		 */
+		if (list_length(estate->es_plannedstmt->rowMarks) == 1)
+			ExecStoreAllNullTuple(slot);
+		else
+		{
+			strata_row_locker_row(locker, &tid, slot->tts_values, slot->tts_isnull);
+			ExecStoreVirtualTuple(slot);
+			ExecMaterializeSlot(slot);
+		}
+		slot->tts_tid = tid;
+		slot->tts_tableOid = erm->relid;
+	}
+	/* what own commands changed since is passed over, as on a heap */
+	MemoryContextSwitchTo(oldcxt);
 }
 
 /* First fetch ever: make the view, and what reads single keys from it. */
@@ -395,21 +613,32 @@ strataIterateForeignScan(ForeignScanState *node)
 		begin_reading(state);
 		if (state->is_lookup)
 			start_lookup(state, econtext);
+		else if (state->is_range)
+			strata_range_start(state, econtext);
 		else
 			start_scan(state, econtext);
 		state->started = true;
 	}
 
-	if (state->is_lookup)
-		found = next_looked_up(state, slot->tts_values, slot->tts_isnull, &tid);
-	else
-		found = next_scanned(state, slot, &tid);
-
-	if (found)
+	for (;;)
 	{
+		if (state->is_lookup)
+			found = next_looked_up(state, slot->tts_values, slot->tts_isnull, &tid);
+		else if (state->is_range)
+			found = strata_range_next(state, slot->tts_values, slot->tts_isnull, &tid);
+		else
+			found = next_scanned(state, slot, &tid);
+		if (!found)
+			break;
+
 		ExecStoreVirtualTuple(slot);
 		slot->tts_tid = tid;
 		slot->tts_tableOid = RelationGetRelid(node->ss.ss_currentRelation);
+		if (state->lock_mode == NoLock || lock_scanned(state, node, slot))
+			break;
+
+		ExecClearTuple(slot);
+		ResetExprContext(node->ss.ps.ps_ExprContext);
 	}
 
 	return slot;
@@ -429,9 +658,53 @@ strataReScanForeignScan(ForeignScanState *node)
 
 	if (state->scan != NULL)
 		strata_scan_end(state->scan);
+	strata_range_stop(state);
 	state->scan = NULL;
 	MemoryContextReset(state->restart_mcxt);
 	state->started = false;
+}
+
+/* ---- parallel scans ---- */
+
+/*
+ * Memtables are the leader's: it has flushed them when its scan began, before
+ * any worker started.  A worker makes a view of its own, of the same snapshot.
+ */
+bool
+strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
+{
+	return true;
+}
+
+Size
+strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt)
+{
+	return sizeof(StrataSharedScan);
+}
+
+void
+strataInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt, void *coordinate)
+{
+	StrataSharedScan *shared = (StrataSharedScan *) coordinate;
+
+	pg_atomic_init_u32(&shared->pending, 0);
+	pg_atomic_init_u32(&shared->groups, 0);
+	((StrataScanState *) node->fdw_state)->shared = shared;
+}
+
+void
+strataReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt, void *coordinate)
+{
+	StrataSharedScan *shared = (StrataSharedScan *) coordinate;
+
+	pg_atomic_write_u32(&shared->pending, 0);
+	pg_atomic_write_u32(&shared->groups, 0);
+}
+
+void
+strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *coordinate)
+{
+	((StrataScanState *) node->fdw_state)->shared = (StrataSharedScan *) coordinate;
 }
 
 void
@@ -444,8 +717,11 @@ strataEndForeignScan(ForeignScanState *node)
 
 	if (state->scan != NULL)
 		strata_scan_end(state->scan);
+	strata_range_stop(state);
 	if (state->lookup != NULL)
 		strata_lookup_end(state->lookup);
+	if (state->locker != NULL)
+		strata_row_locker_end(state->locker);
 	if (state->view != NULL)
 		strata_view_end(state->view);
 	table_close(state->storage, NoLock);

@@ -79,7 +79,6 @@ static int	hash_cmp(const void *a, const void *b);
 static int	judge_key_cmp(const void *a, const void *b, void *arg);
 static int	judge_hash_cmp(const void *a, const void *b);
 static int	key_lock_cap(void);
-static StrataOutcome current_outcome(Judge *judge, int index);
 static bool accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg);
 static Verdict judge_pending(Judge *judge);
 static const Datum *judge_base(Judge *judge, StrataJudgeKey *keys, int nkeys);
@@ -134,29 +133,54 @@ key_lock_cap(void)
 	return (int) Max(STRATA_MAX_KEY_LOCKS, Min(entries / 4, PG_INT32_MAX));
 }
 
-void
-strata_lock_key(Oid storage, uint32 hash)
+/* Do we hold the key's lock in mode, or in one that is stronger? */
+static bool
+key_lock_held(Oid storage, uint32 hash, LOCKMODE mode)
+{
+	static const LOCKMODE modes[] = {AccessExclusiveLock, ExclusiveLock, RowShareLock, AccessShareLock};
+
+	for (size_t i = 0; i < lengthof(modes) && modes[i] >= mode; i++)
+	{
+		if (strata_lock_held(storage, STRATA_LOCK_KEY, hash, modes[i]))
+			return true;
+	}
+	return false;
+}
+
+bool
+strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait)
 {
 	if (strata_lock_held(storage, STRATA_LOCK_STORE, 0, ExclusiveLock) ||
-		strata_lock_held(storage, STRATA_LOCK_KEY, hash, ExclusiveLock))
-		return;
+		key_lock_held(storage, hash, mode))
+		return true;
 
 	if (key_locks >= key_lock_cap())
-	{
-		strata_lock(storage, STRATA_LOCK_STORE, 0, ExclusiveLock, false);
-		return;
-	}
+		return strata_lock(storage, STRATA_LOCK_STORE, 0, ExclusiveLock, nowait);
 	if (key_locks >= next_escalation)
 	{
 		next_escalation *= 2;
 		if (strata_lock(storage, STRATA_LOCK_STORE, 0, ExclusiveLock, true))
-			return;
+			return true;
 	}
 
-	if (!strata_lock_held(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock))
-		strata_lock(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock, false);
-	strata_lock(storage, STRATA_LOCK_KEY, hash, ExclusiveLock, false);
+	if (!strata_lock_held(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock) &&
+		!strata_lock(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock, nowait))
+		return false;
+	if (!strata_lock(storage, STRATA_LOCK_KEY, hash, mode, nowait))
+		return false;
 	key_locks++;
+	return true;
+}
+
+void
+strata_lock_all_keys(Oid storage)
+{
+	/*
+	 * Whoever holds key locks already would wait for others that do, as they
+	 * may for him.
+	 */
+	(void) strata_lock(storage, STRATA_LOCK_STORE, 0, ExclusiveLock,
+					   strata_lock_held(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock));
 }
 
 void
@@ -236,23 +260,6 @@ strata_judge_keys(StrataStore *store, Relation storage, StrataJudgeKey *keys, in
 	return duplicate;
 }
 
-/* What became of an entry's transaction by now. */
-static StrataOutcome
-current_outcome(Judge *judge, int index)
-{
-	const StrataPendingEntry *entry = strata_pending_entry(judge->pending, index);
-
-	/* read before VACUUM froze it, and VACUUM has gone further since? */
-	if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) == 0 &&
-		TransactionIdPrecedes(XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid)),
-							  strata_oldest_clog_xid()))
-	{
-		strata_pending_refresh_flags(judge->pending, index);
-		entry = strata_pending_entry(judge->pending, index);
-	}
-	return strata_xid_outcome(entry->fxid, entry->flags);
-}
-
 static bool
 accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
 {
@@ -265,7 +272,7 @@ accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
 	if (judge->key->linked &&
 		strata_position_cmp(&entry->position, &judge->key->position) >= 0)
 		return false;
-	return current_outcome(judge, index) != STRATA_XID_ABORTED;
+	return strata_pending_outcome(judge->pending, index) != STRATA_XID_ABORTED;
 }
 
 /*
@@ -297,7 +304,7 @@ judge_pending(Judge *judge)
 		if (!strata_pending_find(judge->pending, &probe, accept_not_aborted, judge, &version))
 			return VERDICT_BASE;
 
-		outcome = current_outcome(judge, version.entry);
+		outcome = strata_pending_outcome(judge->pending, version.entry);
 		entry = strata_pending_entry(judge->pending, version.entry);
 		switch (outcome)
 		{
@@ -327,6 +334,129 @@ judge_pending(Judge *judge)
 		}
 	}
 }
+
+/* ----------------------------------------------------------------
+ *		Judging changes of rows that were read
+ * ----------------------------------------------------------------
+ */
+
+typedef struct Overtaken
+{
+	StrataPending *pending;
+	const StrataManifest *manifest;
+	const StrataJudgeKey *key;
+	StrataPosition first[STRATA_MAX_SHARDS];	/* least seen, by shard */
+} Overtaken;
+
+/* An entry of another transaction, not known aborted, among those pending. */
+static bool
+is_foreign(Overtaken *judge, int index)
+{
+	const StrataPendingEntry *entry = strata_pending_entry(judge->pending, index);
+	StrataOutcome outcome;
+
+	if (entry->position.generation <= judge->manifest->shards[entry->shard].merged_through)
+		return false;
+	outcome = strata_pending_outcome(judge->pending, index);
+	return outcome == STRATA_XID_RUNNING || outcome == STRATA_XID_COMMITTED;
+}
+
+static bool
+accept_overtaking(const StrataPendingEntry *entry, int index, void *arg)
+{
+	Overtaken  *judge = arg;
+
+	return strata_position_cmp(&entry->position, &judge->key->seen) >= 0 &&
+		strata_position_cmp(&entry->position, &judge->key->position) < 0 &&
+		is_foreign(judge, index);
+}
+
+/*
+ * Did another transaction append anything from the earliest look on?  Mostly
+ * not, and then no key need be looked for.
+ */
+static bool
+any_overtaking(Overtaken *judge)
+{
+	for (int i = strata_pending_nentries(judge->pending); i-- > 0;)
+	{
+		const StrataPendingEntry *entry = strata_pending_entry(judge->pending, i);
+
+		if ((i & 0xFFF) == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (strata_position_cmp(&entry->position, &judge->first[entry->shard]) >= 0 &&
+			is_foreign(judge, i))
+			return true;
+	}
+	return false;
+}
+
+void
+strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manifest,
+					 StrataJudgeKey *keys, int nkeys)
+{
+	Overtaken	judge;
+	int			end;
+
+	judge.manifest = manifest;
+	judge.pending = strata_pending_current(store, storage, manifest, &end);
+	for (int shard = 0; shard < store->nshards; shard++)
+		judge.first[shard] = strata_pending_known_end(judge.pending, shard);
+	for (int i = 0; i < nkeys; i++)
+	{
+		StrataPosition *first = &judge.first[strata_key_shard(keys[i].hash, store->nshards)];
+
+		if (strata_position_cmp(&keys[i].seen, first) < 0)
+			*first = keys[i].seen;
+	}
+
+	if (!any_overtaking(&judge))
+		nkeys = 0;
+	for (int i = 0; i < nkeys; i++)
+	{
+		StrataKeyProbe probe = {0};
+		StrataVersion version;
+
+		probe.key = &store->key;
+		probe.nkeys = store->key.natts;
+		probe.values = keys[i].values;
+		probe.has_hash = true;
+		probe.hash = keys[i].hash;
+		judge.key = &keys[i];
+
+		for (;;)
+		{
+			uint64		fxid;
+
+			CHECK_FOR_INTERRUPTS();
+			if (!strata_pending_find(judge.pending, &probe, accept_overtaking, &judge, &version))
+				break;
+			fxid = strata_pending_entry(judge.pending, version.entry)->fxid;
+			switch (strata_pending_outcome(judge.pending, version.entry))
+			{
+				case STRATA_XID_RUNNING:
+					STRATA_PAUSE("log-judge-wait");
+					XactLockTableWait(XidFromFullTransactionId(FullTransactionIdFromU64(fxid)),
+									  NULL, NULL, XLTW_None);
+					break;
+				case STRATA_XID_COMMITTED:
+					ereport(ERROR,
+							(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+							 errmsg("could not serialize access due to concurrent update"),
+							 errdetail("A statement that locks no keys has written a row of %s while this one was changing it.",
+									   store->name)));
+				default:
+					break;		/* aborted just now */
+			}
+		}
+	}
+	strata_pending_unpin(judge.pending);
+}
+
+/* ----------------------------------------------------------------
+ *		Judging by the base
+ * ----------------------------------------------------------------
+ */
 
 /* The first of the keys that has a live base row. */
 static const Datum *

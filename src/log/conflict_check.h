@@ -32,9 +32,20 @@ extern bool strata_lock_insert_keys(Oid storage, uint32 *hashes, int nhashes);
 /*
  * Lock one key whatever it takes: the store lock is waited for, and beyond
  * STRATA_MAX_KEY_LOCKS the whole store is locked as soon as that goes without
- * waiting.
+ * waiting.  False when nowait and somebody is in the way.
+ *
+ * Modes are those that heap uses for its rows: AccessShareLock FOR KEY SHARE,
+ * RowShareLock FOR SHARE, ExclusiveLock FOR NO KEY UPDATE, for a new version
+ * and for an insert, AccessExclusiveLock FOR UPDATE, for a tombstone and for a
+ * changed key.
  */
-extern void strata_lock_key(Oid storage, uint32 hash);
+extern bool strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait);
+
+/*
+ * For a statement that is going to lock many keys: lock all of them, waiting
+ * for that if the transaction has locked none yet.
+ */
+extern void strata_lock_all_keys(Oid storage);
 
 /* The transaction is over, and its key locks with it. */
 extern void strata_key_locks_reset(void);
@@ -46,6 +57,7 @@ typedef struct StrataJudgeKey
 								 * the snapshot cannot see counts */
 	bool		linked;			/* versions before position only */
 	StrataPosition position;	/* where our own version of the key is */
+	StrataPosition seen;		/* of changes: where the log ended at the look */
 	Datum	   *values;			/* in key order */
 } StrataJudgeKey;
 
@@ -58,5 +70,13 @@ typedef struct StrataJudgeKey
  */
 extern const Datum *strata_judge_keys(StrataStore *store, Relation storage,
 									  StrataJudgeKey *keys, int nkeys);
+
+/*
+ * Judge linked new versions and tombstones of rows that were read: a version
+ * that another transaction linked from seen on and before ours raises 40001,
+ * once that has committed.  manifest is the one the rows were read with.
+ */
+extern void strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manifest,
+								 StrataJudgeKey *keys, int nkeys);
 
 #endif							/* STRATA_CONFLICT_CHECK_H */

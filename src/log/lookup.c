@@ -26,9 +26,22 @@
 
 #include "miscadmin.h"
 #include "storage/predicate.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 
 #define GROUP_SLOTS	16
+#define PENDING_TID	((BlockNumber) 1 << 31)
+
+/* So many pending TIDs are looked for without an index. */
+#define MAX_TIDS_SEARCHED	16
+
+/* The first pending entry whose rows' TIDs name this block. */
+typedef struct Place
+{
+	BlockNumber block;
+	int			entry;
+} Place;
 
 typedef struct GroupSlot
 {
@@ -48,6 +61,11 @@ struct StrataLookup
 	StrataIndexProbe *probe;
 	uint64		clock;
 	GroupSlot	slots[GROUP_SLOTS];
+
+	/* by TID: first entry of each block, of entries before nplaced */
+	HTAB	   *places;
+	int			nplaced;
+	uint64		ntids;			/* pending ones asked for */
 
 	/* read, and of that already in the view's stats */
 	uint64		probes;
@@ -127,6 +145,19 @@ strata_lookup_end(StrataLookup *lookup)
 	if (lookup->probe)
 		strata_keyindex_probe_end(lookup->probe);
 	MemoryContextDelete(lookup->mcxt);
+}
+
+static StrataPendingReader *
+pending_reader(StrataLookup *lookup)
+{
+	if (lookup->reader == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(lookup->mcxt);
+
+		lookup->reader = strata_pending_reader_begin(lookup->view->pending, lookup->needed, false);
+		MemoryContextSwitchTo(old);
+	}
+	return lookup->reader;
 }
 
 /* The row group's reader, opened or still open. */
@@ -296,16 +327,172 @@ lookup_by_hash(StrataLookup *lookup, const StrataKeyProbe *probe,
 	return found;
 }
 
+/* ---- TIDs ---- */
+
+static BlockNumber
+entry_block(const StrataPendingEntry *entry)
+{
+	return entry->type == STRATA_ENTRY_ROWS ? entry->page.block : entry->group.extent.block;
+}
+
 /* TID of a pending row. */
 void
 strata_pending_tid(ItemPointer tid, const StrataPendingEntry *entry, uint32 row)
 {
-	BlockNumber block;
-
-	block = entry->type == STRATA_ENTRY_ROWS ? entry->page.block : entry->group.extent.block;
-	ItemPointerSet(tid, block | ((BlockNumber) 1 << 31),
+	ItemPointerSet(tid, entry_block(entry) | PENDING_TID,
 				   (OffsetNumber) (entry->tid_first + row + 1));
 }
+
+static bool
+is_pending(const StrataView *view, const StrataPendingEntry *entry)
+{
+	return entry->position.generation > view->manifest->shards[entry->shard].merged_through;
+}
+
+static void
+row_not_found(StrataLookup *lookup, const ItemPointerData *tid)
+{
+	elog(ERROR, "relation %u has no row with TID (%u,%u)",
+		 RelationGetRelid(lookup->view->storage),
+		 ItemPointerGetBlockNumberNoCheck(tid), ItemPointerGetOffsetNumberNoCheck(tid));
+}
+
+static bool
+entry_has_tid(StrataView *view, int index, BlockNumber block, uint32 ordinal, uint32 *row)
+{
+	const StrataPendingEntry *entry = strata_pending_entry(view->pending, index);
+
+	/* blocks of what is merged may have been used again */
+	if (entry_block(entry) != block || ordinal < entry->tid_first ||
+		ordinal - entry->tid_first >= entry->rows || !is_pending(view, entry))
+		return false;
+	*row = ordinal - entry->tid_first;
+	return true;
+}
+
+/* Take down where each block's entries begin, of entries not yet looked at. */
+static void
+add_places(StrataLookup *lookup)
+{
+	StrataView *view = lookup->view;
+	int			nentries = strata_pending_nentries(view->pending);
+
+	if (lookup->places == NULL)
+	{
+		HASHCTL		ctl = {0};
+
+		ctl.keysize = sizeof(BlockNumber);
+		ctl.entrysize = sizeof(Place);
+		ctl.hcxt = lookup->mcxt;
+		lookup->places = hash_create("strata pending blocks", 256, &ctl,
+									 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	for (; lookup->nplaced < nentries; lookup->nplaced++)
+	{
+		const StrataPendingEntry *entry = strata_pending_entry(view->pending, lookup->nplaced);
+		BlockNumber block = entry_block(entry);
+		Place	   *place;
+		bool		found;
+
+		if (!is_pending(view, entry))
+			continue;
+		place = hash_search(lookup->places, &block, HASH_ENTER, &found);
+		if (!found)
+			place->entry = lookup->nplaced;
+	}
+}
+
+/*
+ * The entry and row of a pending TID.  The first ones are looked for among all
+ * entries, newest first, which is quicker than to index them.
+ */
+static void
+find_pending_tid(StrataLookup *lookup, const ItemPointerData *tid, int *entry, uint32 *row)
+{
+	StrataView *view = lookup->view;
+	int			nentries = strata_pending_nentries(view->pending);
+	BlockNumber block = ItemPointerGetBlockNumberNoCheck(tid) & ~PENDING_TID;
+	uint32		ordinal = ItemPointerGetOffsetNumberNoCheck(tid) - 1;
+
+	if (lookup->ntids++ < MAX_TIDS_SEARCHED)
+	{
+		for (int i = nentries; i-- > 0;)
+		{
+			if (entry_has_tid(view, i, block, ordinal, row))
+			{
+				*entry = i;
+				return;
+			}
+		}
+	}
+	else
+	{
+		Place	   *place;
+
+		add_places(lookup);
+		place = hash_search(lookup->places, &block, HASH_FIND, NULL);
+		for (int i = place ? place->entry : nentries; i < nentries; i++)
+		{
+			if (entry_has_tid(view, i, block, ordinal, row))
+			{
+				*entry = i;
+				return;
+			}
+		}
+	}
+	row_not_found(lookup, tid);
+}
+
+static StrataGroupReader *
+find_base_tid(StrataLookup *lookup, const ItemPointerData *tid, uint32 *row)
+{
+	StrataRowGroup *group = strata_manifest_group(lookup->view->manifest, strata_tid_group(tid));
+
+	*row = strata_tid_row(tid);
+	if (group == NULL || *row >= group->ref.rows)
+		row_not_found(lookup, tid);
+	return group_reader(lookup, group);
+}
+
+void
+strata_lookup_tid(StrataLookup *lookup, const ItemPointerData *tid, Datum *values, bool *isnull)
+{
+	int			entry;
+	uint32		row;
+
+	if (ItemPointerGetBlockNumberNoCheck(tid) & PENDING_TID)
+	{
+		find_pending_tid(lookup, tid, &entry, &row);
+		strata_pending_reader_row(pending_reader(lookup), entry, row, values, isnull);
+	}
+	else
+	{
+		StrataGroupReader *reader = find_base_tid(lookup, tid, &row);
+
+		strata_group_fetch(reader, row, values, isnull);
+	}
+}
+
+void
+strata_lookup_tid_key(StrataLookup *lookup, const ItemPointerData *tid, Datum *keyvalues)
+{
+	int			entry;
+	uint32		row;
+
+	if (ItemPointerGetBlockNumberNoCheck(tid) & PENDING_TID)
+	{
+		find_pending_tid(lookup, tid, &entry, &row);
+		strata_pending_reader_key(pending_reader(lookup), entry, row, keyvalues);
+	}
+	else
+	{
+		StrataGroupReader *reader = find_base_tid(lookup, tid, &row);
+
+		strata_group_fetch_key(reader, row, keyvalues);
+	}
+}
+
+/* ---- lookups ---- */
 
 static bool
 lookup_key(StrataLookup *lookup, const StrataKeyProbe *probe,
@@ -328,14 +515,7 @@ lookup_key(StrataLookup *lookup, const StrataKeyProbe *probe,
 
 	if (strata_pending_nentries(view->pending) > 0)
 	{
-		if (lookup->reader == NULL)
-		{
-			MemoryContext old = MemoryContextSwitchTo(lookup->mcxt);
-
-			lookup->reader = strata_pending_reader_begin(view->pending, lookup->needed, false);
-			MemoryContextSwitchTo(old);
-		}
-		strata_pending_lend_reader(view->pending, lookup->reader);
+		strata_pending_lend_reader(view->pending, pending_reader(lookup));
 		if (strata_pending_find(view->pending, probe, strata_view_accepts, view, &version))
 		{
 			if (version.tombstone)

@@ -247,7 +247,7 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 				Relation	storage;
 				bool		exists;
 
-				strata_lock_key(memtable->storage, hash);
+				(void) strata_lock_key(memtable->storage, hash, ExclusiveLock, false);
 				key.hash = hash;
 				key.unique = true;
 				key.values = keyvalues;
@@ -285,20 +285,21 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 
 	row = copy_row(memtable, store->desc, values, isnull);
 	row->hash = hash;
-	row->tombstone = false;
 	row->unique = unique;
 	store_row(memtable, shard, row, old, keyvalues);
 	flush_if_full(memtable, shard);
 	return true;
 }
 
-void
-strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues)
+/* Put row or tombstone in the place of one that was read. */
+static void
+put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const bool *isnull,
+		   const Datum *keyvalues, bool tombstone,
+		   StrataManifest *manifest, const StrataPosition *seen)
 {
 	StrataStore *store = memtable->store;
 	uint32		hash = strata_key_hash(&store->key, keyvalues);
 	StrataMemShard *shard = &memtable->shards[strata_key_shard(hash, store->nshards)];
-	bool		isnull[INDEX_MAX_KEYS] = {0};
 	StrataMemRow *old;
 	StrataMemRow *row;
 
@@ -308,13 +309,52 @@ strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues)
 	old = find_row(memtable, shard, hash, keyvalues);
 	if (!FullTransactionIdIsValid(memtable->fxid))
 		memtable->fxid = GetCurrentFullTransactionId();
+	if (memtable->manifest == NULL)
+	{
+		MemoryContext oldcxt = MemoryContextSwitchTo(memtable->mcxt);
 
-	row = copy_row(memtable, store->key.desc, keyvalues, isnull);
+		memtable->manifest = strata_manifest_pin(manifest);
+		MemoryContextSwitchTo(oldcxt);
+	}
+
+	row = copy_row(memtable, desc, values, isnull);
 	row->hash = hash;
-	row->tombstone = true;
-	row->unique = false;
+	row->tombstone = tombstone;
+	row->changes = true;
+	row->seen = *seen;
 	store_row(memtable, shard, row, old, keyvalues);
 	flush_if_full(memtable, shard);
+}
+
+void
+strata_memtable_put_version(StrataMemtable *memtable, Datum *values, bool *isnull,
+							StrataManifest *manifest, const StrataPosition *seen)
+{
+	StrataStore *store = memtable->store;
+
+	strata_key_extract(&store->key, values, isnull, memtable->work_key,
+					   memtable->relname, store->desc);
+	put_change(memtable, store->desc, values, isnull, memtable->work_key, false, manifest, seen);
+}
+
+void
+strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
+							  StrataManifest *manifest, const StrataPosition *seen)
+{
+	bool		isnull[INDEX_MAX_KEYS] = {0};
+
+	put_change(memtable, memtable->store->key.desc, keyvalues, isnull, keyvalues, true,
+			   manifest, seen);
+}
+
+bool
+strata_memtable_has_key(StrataMemtable *memtable, uint32 hash, const Datum *keyvalues)
+{
+	StrataMemShard *shard = &memtable->shards[strata_key_shard(hash, memtable->store->nshards)];
+
+	if (memtable->error != NULL)
+		raise_kept_error(memtable);
+	return find_row(memtable, shard, hash, keyvalues) != NULL;
 }
 
 /* The key being looked for stands in probe_key; it is no row yet. */
@@ -433,6 +473,7 @@ copy_row(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const bo
 	}
 
 	row = MemoryContextAlloc(memtable->row_mcxt, size);
+	memset(row, 0, offsetof(StrataMemRow, values));
 	row->nvalues = natts;
 	row->raw = raw;
 	row->memory = memory + GetMemoryChunkSpace(row);
@@ -482,6 +523,12 @@ store_row(StrataMemtable *memtable, StrataMemShard *shard, StrataMemRow *row,
 {
 	if (old != NULL)
 	{
+		/* what the first of them took the place of was looked at then */
+		if (old->changes)
+		{
+			row->changes = true;
+			row->seen = old->seen;
+		}
 		if (memtable->hash != NULL)
 		{
 			KeyHashEntry *entry;

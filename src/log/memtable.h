@@ -38,7 +38,7 @@ extern StrataMemtable *strata_memtable_begin(StrataStore *store, Relation storag
 											 CommandId cid);
 
 /*
- * Put a row.  values by attnum - 1; detoasted and copied here.  mode
+ * Put an inserted row.  values by attnum - 1; detoasted and copied here.  mode
  * REPLACE: newest wins.  ERROR: 23505 at once for a duplicate within the
  * memtable, the rest is judged at flush.  IGNORE: takes the key lock, looks,
  * and returns false when a live row with the key exists (nothing put).
@@ -47,8 +47,19 @@ extern StrataMemtable *strata_memtable_begin(StrataStore *store, Relation storag
 extern bool strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 								Datum *values, bool *isnull);
 
-/* Put a tombstone for a key. */
-extern void strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues);
+/*
+ * Put a new version, or the tombstone, of a row that strata_row_lock found to
+ * be the same as the one read.  manifest is the one it looked with, seen what
+ * it said; versions linked between seen and ours by others raise 40001.
+ */
+extern void strata_memtable_put_version(StrataMemtable *memtable, Datum *values, bool *isnull,
+										StrataManifest *manifest, const StrataPosition *seen);
+extern void strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
+										  StrataManifest *manifest, const StrataPosition *seen);
+
+/* Has the command put a row or tombstone of this key (and not flushed it)? */
+extern bool strata_memtable_has_key(StrataMemtable *memtable, uint32 hash,
+									const Datum *keyvalues);
 
 /* End of the statement: the last user's call flushes and frees. */
 extern void strata_memtable_end(StrataMemtable *memtable);

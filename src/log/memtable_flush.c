@@ -14,6 +14,11 @@
  * the extent is known to the log and goes with its generation.  A ROW_GROUP
  * entry links the finished group.  Tombstones are in ROWS entries only.
  *
+ * A new version of a row that was read holds its key's lock, which keeps out
+ * every writer but those that lock no keys.  Under READ COMMITTED, versions
+ * that these linked between the look at the row and ours raise 40001; where
+ * the snapshot is fixed, judging covers them.
+ *
  * Crash windows: before the ROW_GROUP entry, an extent that no row group
  * entry names; after it, an entry of a transaction that did not commit.
  *
@@ -64,11 +69,20 @@ typedef struct Flush
 	List	   *links;
 } Flush;
 
+/* Which of the linked rows are judged. */
+typedef enum JudgeWhich
+{
+	JUDGE_ALL,
+	JUDGE_UNIQUE,
+	JUDGE_CHANGES
+} JudgeWhich;
+
 static void lock_keys(StrataMemtable *memtable);
 static void flush_shard(Flush *flush, int shard);
 static void append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group);
 static void add_link(Flush *flush, StrataLogRow *rows, int nrows, const StrataPosition *position);
 static void judge_links(Flush *flush);
+static StrataJudgeKey *collect_keys(Flush *flush, JudgeWhich which, int *nkeys);
 
 void
 strata_memtable_append(StrataMemtable *memtable)
@@ -112,8 +126,8 @@ lock_keys(StrataMemtable *memtable)
 		{
 			const StrataMemRow *row = memtable->shards[shard].rows[i];
 
-			/* tombstones' keys were locked when they were found */
-			if (!row->tombstone)
+			/* those of rows that were read were locked then */
+			if (!row->changes)
 				hashes[nhashes++] = row->hash;
 		}
 	}
@@ -249,9 +263,8 @@ judge_links(Flush *flush)
 	StrataMemtable *memtable = flush->memtable;
 	const StrataKey *key = &memtable->store->key;
 	bool		validate = IsolationUsesXactSnapshot();
-	uint64		njudged = 0;
+	int			nkeys;
 	StrataJudgeKey *keys;
-	Datum	   *keyvalues;
 	const Datum *duplicate;
 	ListCell   *lc;
 
@@ -275,23 +288,65 @@ judge_links(Flush *flush)
 		}
 	}
 
+	keys = collect_keys(flush, validate ? JUDGE_ALL : JUDGE_UNIQUE, &nkeys);
+	if (nkeys > 0)
+	{
+		duplicate = strata_judge_keys(memtable->store, flush->storage, keys, nkeys);
+		if (duplicate != NULL)
+			strata_memtable_raise_duplicate(memtable, duplicate);
+	}
+
+	if (!validate && memtable->manifest != NULL)
+	{
+		keys = collect_keys(flush, JUDGE_CHANGES, &nkeys);
+		if (nkeys > 0)
+			strata_judge_changes(memtable->store, flush->storage, memtable->manifest,
+								 keys, nkeys);
+	}
+}
+
+static bool
+is_judged(const StrataMemRow *row, JudgeWhich which)
+{
+	switch (which)
+	{
+		case JUDGE_UNIQUE:
+			return row->unique;
+		case JUDGE_CHANGES:
+			return row->changes;
+		default:
+			return true;
+	}
+}
+
+/* The keys of the linked rows that are to be judged. */
+static StrataJudgeKey *
+collect_keys(Flush *flush, JudgeWhich which, int *nkeys)
+{
+	StrataMemtable *memtable = flush->memtable;
+	int			natts = memtable->store->key.natts;
+	uint64		n = 0;
+	StrataJudgeKey *keys;
+	Datum	   *keyvalues;
+	ListCell   *lc;
+
 	foreach(lc, flush->links)
 	{
 		const Link *link = lfirst(lc);
 
 		for (int i = 0; i < link->nrows; i++)
 		{
-			if (validate || row_of(link->rows[i].values)->unique)
-				njudged++;
+			if (is_judged(row_of(link->rows[i].values), which))
+				n++;
 		}
 	}
-	if (njudged == 0)
-		return;
+	*nkeys = (int) n;
+	if (n == 0)
+		return NULL;
 
-	keys = MemoryContextAllocHuge(CurrentMemoryContext, njudged * sizeof(StrataJudgeKey));
-	keyvalues = MemoryContextAllocHuge(CurrentMemoryContext,
-									   njudged * key->natts * sizeof(Datum));
-	njudged = 0;
+	keys = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(StrataJudgeKey));
+	keyvalues = MemoryContextAllocHuge(CurrentMemoryContext, n * natts * sizeof(Datum));
+	n = 0;
 	foreach(lc, flush->links)
 	{
 		const Link *link = lfirst(lc);
@@ -299,23 +354,21 @@ judge_links(Flush *flush)
 		for (int i = 0; i < link->nrows; i++)
 		{
 			const StrataMemRow *row = row_of(link->rows[i].values);
-			StrataJudgeKey *out = &keys[njudged];
+			StrataJudgeKey *out = &keys[n];
 
-			if (!validate && !row->unique)
+			if (!is_judged(row, which))
 				continue;
 			out->hash = row->hash;
 			out->unique = row->unique;
 			out->linked = true;
 			out->position = link->position;
-			out->values = &keyvalues[njudged * key->natts];
+			out->seen = row->seen;
+			out->values = &keyvalues[n * natts];
 			strata_memrow_key(memtable, row, out->values);
-			njudged++;
+			n++;
 		}
 	}
-
-	duplicate = strata_judge_keys(memtable->store, flush->storage, keys, (int) njudged);
-	if (duplicate != NULL)
-		strata_memtable_raise_duplicate(memtable, duplicate);
+	return keys;
 }
 
 /* As core words it for a unique index, with the key if the user may read it. */

@@ -25,6 +25,9 @@ typedef struct StrataMemRow
 	uint32		index;			/* in its shard's array */
 	bool		tombstone;
 	bool		unique;			/* a live row is an error: judged when linked */
+	bool		changes;		/* a row that was read: versions of others linked
+								 * from seen on are an error */
+	StrataPosition seen;
 	int16		nvalues;
 	Size		raw;			/* bytes of data, as row groups count */
 	Size		memory;			/* all allocations */
@@ -70,6 +73,9 @@ struct StrataMemtable
 	uint64		nkeys_flushed;
 	struct keyhash_hash *hash;	/* NULL: few rows */
 	const Datum *probe_key;		/* key that is being looked for */
+
+	/* what is pending for the command; pinned by the first row it changes */
+	StrataManifest *manifest;
 
 	/* working memory */
 	MemoryContext mcxt;			/* this struct and all below */

@@ -732,6 +732,37 @@ strata_pending_refresh_flags(StrataPending *pending, int entry)
 	pfree(header);
 }
 
+StrataOutcome
+strata_pending_outcome(StrataPending *pending, int index)
+{
+	const StrataPendingEntry *entry = pending_entry(pending, index);
+
+	/* read before VACUUM froze it, and VACUUM has gone further since? */
+	if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) == 0 &&
+		TransactionIdPrecedes(XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid)),
+							  strata_oldest_clog_xid()))
+	{
+		strata_pending_refresh_flags(pending, index);
+		entry = pending_entry(pending, index);
+	}
+	return strata_xid_outcome(entry->fxid, entry->flags);
+}
+
+StrataPosition
+strata_pending_known_end(const StrataPending *pending, int shard)
+{
+	const StrataLogPoint *point = &pending->log->point[shard];
+	StrataPosition position = {0};
+
+	if (point->page.owner != 0)
+	{
+		position.generation = point->generation;
+		position.ordinal = point->ordinal;
+		position.offset = point->offset;
+	}
+	return position;
+}
+
 const uint32 *
 strata_pending_hashes(StrataPending *pending, int entry)
 {

@@ -193,6 +193,12 @@ extern bool strata_pending_same_entry(const StrataPendingEntry *known,
  */
 extern void strata_pending_refresh_flags(StrataPending *pending, int entry);
 
+/* What became of an entry's transaction by now. */
+extern StrataOutcome strata_pending_outcome(StrataPending *pending, int entry);
+
+/* Entries of a shard before this position are known, those from it on are not. */
+extern StrataPosition strata_pending_known_end(const StrataPending *pending, int shard);
+
 /*
  * Lend the rule a reader of pending to read keys with (NULL: no longer), so
  * that a lookup finds the entry decoded whose row it then reads.

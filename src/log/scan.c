@@ -16,6 +16,10 @@
  *
  * Memory: one entry or row group at a time, and the bits.
  *
+ * Processes that share a scan have views of the same snapshot, hence the same
+ * row groups and the same winners.  Each finds out for itself which base rows
+ * are superseded.
+ *
  * IDENTIFICATION
  *	  src/log/scan.c
  *
@@ -44,6 +48,8 @@ struct StrataScan
 	StrataViewPart part;
 	StrataView *view;
 	StrataLayer layer;
+	bool		pending_only;
+	StrataSharedScan *shared;	/* NULL: all for us */
 	const Bitmapset *needed;
 	bool		decode;			/* any column needed? */
 	int			natts;
@@ -148,6 +154,23 @@ StrataScan *
 strata_scan_begin_layer(StrataView *view, const Bitmapset *needed, StrataLayer layer)
 {
 	return scan_create(view, needed, layer, NULL, NULL);
+}
+
+/* To be called before the first row is asked for. */
+void
+strata_scan_share(StrataScan *scan, StrataSharedScan *shared)
+{
+	Assert(scan->phase == SCAN_START);
+	scan->shared = shared;
+}
+
+StrataScan *
+strata_scan_begin_pending(StrataView *view, const Bitmapset *needed)
+{
+	StrataScan *scan = scan_create(view, needed, STRATA_LAYER_ALL, NULL, NULL);
+
+	scan->pending_only = true;
+	return scan;
 }
 
 /* ---- pending part ---- */
@@ -301,6 +324,19 @@ close_group(StrataScan *scan)
 	}
 }
 
+/* The next row group that is ours to read; as many as there are: none. */
+static int
+claim_group(StrataScan *scan)
+{
+	int			ngroups = scan->view->manifest->ngroups;
+	uint32		claimed;
+
+	if (scan->shared == NULL || scan->group >= ngroups)
+		return Min(scan->group + 1, ngroups);
+	claimed = pg_atomic_fetch_add_u32(&scan->shared->groups, 1);
+	return (int) Min(claimed, (uint32) ngroups);
+}
+
 static bool
 next_group(StrataScan *scan)
 {
@@ -309,7 +345,7 @@ next_group(StrataScan *scan)
 
 	close_group(scan);
 	MemoryContextReset(scan->group_mcxt);
-	while (++scan->group < manifest->ngroups)
+	while ((scan->group = claim_group(scan)) < manifest->ngroups)
 	{
 		StrataRowGroup *group = &manifest->groups[scan->group];
 		const uint8 *superseded = scan->superseded ? scan->superseded[scan->group] : NULL;
@@ -369,7 +405,8 @@ scan_advance(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 {
 	if (scan->phase == SCAN_START)
 	{
-		if (scan->layer == STRATA_LAYER_BASE)
+		if (scan->layer == STRATA_LAYER_BASE ||
+			(scan->shared && pg_atomic_fetch_add_u32(&scan->shared->pending, 1) > 0))
 			start_base(scan);
 		else
 			start_pending(scan);
@@ -379,7 +416,7 @@ scan_advance(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 		if (next_pending(scan, values, isnull, tid))
 			return STEP_ROW;
 		end_pending(scan);
-		if (scan->layer == STRATA_LAYER_WAL)
+		if (scan->layer == STRATA_LAYER_WAL || scan->pending_only)
 			scan->phase = SCAN_DONE;
 		else
 			start_base(scan);

@@ -18,6 +18,8 @@
 #include "base/keyindex.h"
 #include "log/pending.h"
 
+#include "port/atomics.h"
+
 /* What EXPLAIN ANALYZE shows. */
 typedef struct StrataReadStats
 {
@@ -68,6 +70,12 @@ typedef struct StrataLookup StrataLookup;
 extern StrataLookup *strata_lookup_begin(StrataView *view, const Bitmapset *needed);
 extern bool strata_lookup(StrataLookup *lookup, const StrataKeyProbe *probe,
 						  Datum *values, bool *isnull, ItemPointer tid);
+
+/* The row that a TID got from this view names, or its key, in key order. */
+extern void strata_lookup_tid(StrataLookup *lookup, const ItemPointerData *tid,
+							  Datum *values, bool *isnull);
+extern void strata_lookup_tid_key(StrataLookup *lookup, const ItemPointerData *tid,
+								  Datum *keyvalues);
 extern void strata_lookup_end(StrataLookup *lookup);
 
 /*
@@ -87,6 +95,35 @@ extern StrataScan *strata_scan_begin(StrataView *view, const Bitmapset *needed,
  */
 extern bool strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid);
 extern void strata_scan_end(StrataScan *scan);
+
+/*
+ * A scan that several processes share: one of them reads the pending part,
+ * each row group is read by one.  In shared memory; all views must be of the
+ * same snapshot.
+ */
+typedef struct StrataSharedScan
+{
+	pg_atomic_uint32 pending;	/* claims of the pending part */
+	pg_atomic_uint32 groups;	/* row groups claimed */
+} StrataSharedScan;
+
+extern void strata_scan_share(StrataScan *scan, StrataSharedScan *shared);
+
+/* The visible winning pending rows alone. */
+extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *needed);
+
+/*
+ * Rows within bounds (by key column, ascending) in key order, or backward.
+ * Rows beyond the bounds may come, too.
+ */
+typedef struct StrataOrderedScan StrataOrderedScan;
+
+extern StrataOrderedScan *strata_ordered_begin(StrataView *view, const Bitmapset *needed,
+											   const StrataBound *bounds, int nbounds,
+											   bool backward);
+extern bool strata_ordered_next(StrataOrderedScan *scan, Datum *values, bool *isnull,
+								ItemPointer tid);
+extern void strata_ordered_end(StrataOrderedScan *scan);
 
 /* One layer only (OPTIONS (layer ...)): every visible pending row, losers too,
  * no tombstones; or base rows minus deletes. */

@@ -314,6 +314,14 @@ manifest_pin(StrataManifest *manifest)
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &pin->callback);
 }
 
+StrataManifest *
+strata_manifest_pin(StrataManifest *manifest)
+{
+	Assert(manifest->refcount > 0);
+	manifest_pin(manifest);
+	return manifest;
+}
+
 static void
 manifest_unpin(ManifestPin *pin)
 {

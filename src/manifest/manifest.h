@@ -83,6 +83,9 @@ extern StrataManifest *strata_manifest_get(StrataStore *store, Relation storage,
 										   Snapshot snapshot);
 extern void strata_manifest_release(StrataManifest *manifest);
 
+/* Pin one that is pinned a second time, for CurrentMemoryContext. */
+extern StrataManifest *strata_manifest_pin(StrataManifest *manifest);
+
 /* The same from the tables, whatever is cached (verify). */
 extern StrataManifest *strata_manifest_get_uncached(StrataStore *store, Relation storage,
 													Snapshot snapshot);

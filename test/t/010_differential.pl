@@ -1,5 +1,5 @@
 # Random statements on strata tables of many shapes and on heap twins: inserts
-# with duplicates, savepoints, rollbacks, prepared transactions, TRUNCATE, seal,
+# with duplicates, updates (also of keys), deletes, row locks, savepoints, rollbacks, prepared transactions, TRUNCATE, seal,
 # merge, sweep, VACUUM, schema changes; after each step queries of many shapes
 # must agree, in this session, in one with an old snapshot and after a restart.
 # STRATA_STATEMENTS sets how many steps each shape takes.
@@ -55,6 +55,86 @@ my $checks = 0;
 
 sub run { return $session->query_safe($_[0]); }
 
+# The columns that follow from k, as rows() has them.
+sub derived
+{
+	my ($k) = @_;
+	return (id => "'k' || $k", a => "$k % 13", a8 => "${k}::int8 * 1000003", n => "$k / 8.0", u => "md5('$k')::uuid",
+		ts => "timestamptz '2026-01-01' + $k * interval '1 s'", b => "decode(md5('$k'), 'hex')");
+}
+
+# One random UPDATE, DELETE or row lock on both; what it returns must agree.
+sub change
+{
+	my ($name, $key, $trail) = @_;
+	my $s = int rand 1e6;
+	my $k = int rand((10, 100, 1000, 20000)[ rand 4 ]);
+	my %at = derived($k);
+	my @keys = split /,/, $key;
+	my $where = (
+		join(' AND ', map { "x.$_ = $at{$_}" } @keys),
+		join(' AND ', map { "x.$_ = $at{$_}" } @keys),
+		"x.$keys[0] > $at{$keys[0]} AND x.f",
+		"x.a = " . int(rand 13),
+		"x.r > " . int(rand 1000),
+		"x.t IS NULL",
+		"x.d < date '2026-01-01' + " . int(rand 400),
+		"x.id LIKE 'k" . int(rand 10) . "%'",
+		rand() < 0.2 ? "true" : "false"
+	)[ rand 9 ];
+	my $what;
+	my $sql;
+	my $r = rand;
+	if ($r < 0.35)
+	{
+		my $set = ("r = $s", "t = 'u' || $s, f = NOT f", "j = jsonb_build_object('u', x.a), arr = NULL", "t = repeat(md5(x.id), 100)", "d = d + 1, r = -r")[ rand 5 ];
+		$sql = "WITH c AS (UPDATE TABLE x SET $set WHERE $where RETURNING $list) SELECT count(*), sum(hashtextextended(c::text, 0)::numeric) FROM c";
+		$what = 'update';
+	}
+	elsif ($r < 0.55)
+	{
+		$sql = "WITH c AS (DELETE FROM TABLE x WHERE $where RETURNING $list) SELECT count(*), sum(hashtextextended(c::text, 0)::numeric) FROM c";
+		$what = 'delete';
+	}
+	elsif ($r < 0.65)
+	{
+		my $on = join ' AND ', map { "x.$_ = y.$_" } @keys;
+		$sql = "WITH c AS (UPDATE TABLE x SET r = coalesce(y.r, 0) + 1, t = y.t || 'j' FROM TABLE y WHERE $on AND y.a % 3 = 1 RETURNING x.id, x.r, x.t, y.d) SELECT count(*), sum(hashtextextended(c::text, 0)::numeric) FROM c";
+		$what = 'update from';
+	}
+	elsif ($r < 0.75)
+	{
+		my $keylist = join ', ', map { my %d = derived($_); '(' . join(', ', map { $d{$_} } @keys) . ')' } map { int rand 1000 } 1 .. 5;
+		$sql = "WITH c AS (DELETE FROM TABLE x WHERE (" . join(', ', map { "x.$_" } @keys) . ") IN ($keylist) RETURNING id) SELECT count(*), min(id), max(id) FROM c";
+		$what = 'delete of keys';
+	}
+	elsif ($r < 0.9)
+	{
+		my %to = derived(int rand 1000);
+		my $set = join ', ', map { "$_ = $to{$_}" } sort keys %to;
+		my $from = join(' AND ', map { "x.$_ = $at{$_}" } @keys);
+		$trail->("DO \$\$BEGIN UPDATE ${name}_$_ x SET $set WHERE $from; EXCEPTION WHEN unique_violation THEN NULL; END\$\$") for 's', 'h';
+		return 'update of a key';
+	}
+	else
+	{
+		$sql = "SELECT count(*), sum(hashtextextended(c::text, 0)::numeric) FROM (SELECT $list FROM TABLE x WHERE $where FOR "
+		  . ('UPDATE', 'SHARE')[ rand 2 ] . ") c";
+		$what = 'row lock';
+	}
+	(my $on_s = $sql) =~ s/TABLE/${name}_s/g;
+	(my $on_h = $sql) =~ s/TABLE/${name}_h/g;
+	my ($got, $want) = ($trail->($on_s), $trail->($on_h));
+	$checks++;
+	if ($got ne $want)
+	{
+		$bad++;
+		fail("$name: $what");
+		diag "$on_s\n got: $got\nwant: $want";
+	}
+	return $what;
+}
+
 sub compare
 {
 	my ($name, $key, $context) = @_;
@@ -63,6 +143,9 @@ sub compare
 		"SELECT count(*), sum(hashtextextended(x::text, 0)::numeric) FROM (SELECT $list FROM TABLE) x",
 		"SELECT a, count(*), sum(r), min(d), max(t COLLATE \"C\") FROM TABLE GROUP BY a ORDER BY a",
 		"SELECT $key, r, f FROM TABLE ORDER BY $key LIMIT 20",
+		"SELECT $key, r, f FROM TABLE ORDER BY " . join(', ', map { "$_ DESC" } split /,/, $key) . " LIMIT 20",
+		"SELECT $k1, count(*), sum(r) FROM (SELECT * FROM TABLE WHERE $k1 > (SELECT $k1 FROM ${name}_h ORDER BY $k1 LIMIT 1 OFFSET 5) ORDER BY $key LIMIT 50) x GROUP BY $k1 ORDER BY $k1",
+		"SELECT (SELECT ($k1)::text FROM TABLE ORDER BY $k1 LIMIT 1), (SELECT ($k1)::text FROM TABLE ORDER BY $k1 DESC LIMIT 1)",
 		"SELECT count(*) FROM TABLE WHERE r > 500",
 		"SELECT count(*) FROM TABLE WHERE t IS NULL",
 		"SELECT count(*) FROM TABLE WHERE d BETWEEN '2026-02-01' AND '2026-03-01' AND f",
@@ -107,7 +190,7 @@ SQL
 	{
 		my $r = rand;
 		my $what;
-		if ($r < 0.55)
+		if ($r < 0.40)
 		{
 			my $n = (1, 1, 3, 30, 300, 3000)[ rand 6 ];
 			my $rows = rows($n);
@@ -124,33 +207,34 @@ SQL
 				$trail->("INSERT INTO ${name}_h SELECT DISTINCT ON ($key) $list FROM ($rows) r ORDER BY $key, ord DESC ON CONFLICT ($key) DO UPDATE SET $set");
 			}
 		}
-		elsif ($r < 0.62) { if (!$depth) { $trail->('BEGIN'); $depth = 1; } $trail->("SAVEPOINT s$depth"); $depth++; $what = 'savepoint'; }
-		elsif ($r < 0.67 && $depth > 1) { $depth--; $trail->("ROLLBACK TO s$depth"); $what = 'rollback to savepoint'; }
-		elsif ($r < 0.70 && $depth > 1) { $depth--; $trail->("RELEASE s$depth"); $what = 'release'; }
-		elsif ($r < 0.76 && $depth) { $trail->(rand() < 0.3 ? 'ROLLBACK' : 'COMMIT'); $depth = 0; $what = 'end of transaction'; }
-		elsif ($r < 0.78 && $depth)
+		elsif ($r < 0.62) { $what = change($name, $key, $trail); }
+		elsif ($r < 0.68) { if (!$depth) { $trail->('BEGIN'); $depth = 1; } $trail->("SAVEPOINT s$depth"); $depth++; $what = 'savepoint'; }
+		elsif ($r < 0.72 && $depth > 1) { $depth--; $trail->("ROLLBACK TO s$depth"); $what = 'rollback to savepoint'; }
+		elsif ($r < 0.75 && $depth > 1) { $depth--; $trail->("RELEASE s$depth"); $what = 'release'; }
+		elsif ($r < 0.80 && $depth) { $trail->(rand() < 0.3 ? 'ROLLBACK' : 'COMMIT'); $depth = 0; $what = 'end of transaction'; }
+		elsif ($r < 0.82 && $depth)
 		{
 			$trail->("PREPARE TRANSACTION 'p'");
 			$trail->(rand() < 0.3 ? "ROLLBACK PREPARED 'p'" : "COMMIT PREPARED 'p'");
 			$depth = 0;
 			$what = 'two-phase commit';
 		}
-		elsif ($r < 0.83) { $trail->("SELECT count(*) FROM strata.seal('${name}_s')"); $what = 'seal'; }
-		elsif ($r < 0.92) { $trail->("SELECT count(*) FROM strata.merge('${name}_s', " . int(rand 4) . ")"); $what = 'merge'; }
-		elsif ($r < 0.94 && !$depth) { $trail->("SELECT count(*) FROM strata.sweep('${name}_s')"); $what = 'sweep'; }
-		elsif ($r < 0.95) { $trail->("TRUNCATE ${name}_s"); $trail->("TRUNCATE ${name}_h"); $what = 'truncate'; }
-		elsif ($r < 0.96 && !$depth)
+		elsif ($r < 0.86) { $trail->("SELECT count(*) FROM strata.seal('${name}_s')"); $what = 'seal'; }
+		elsif ($r < 0.93) { $trail->("SELECT count(*) FROM strata.merge('${name}_s', " . int(rand 4) . ")"); $what = 'merge'; }
+		elsif ($r < 0.945 && !$depth) { $trail->("SELECT count(*) FROM strata.sweep('${name}_s')"); $what = 'sweep'; }
+		elsif ($r < 0.953) { $trail->("TRUNCATE ${name}_s"); $trail->("TRUNCATE ${name}_h"); $what = 'truncate'; }
+		elsif ($r < 0.963 && !$depth)
 		{
 			$trail->("CALL strata.drain('${name}_s')");
 			$what = 'drain';
 		}
-		elsif ($r < 0.97 && !$depth)
+		elsif ($r < 0.973 && !$depth)
 		{
 			my $storage = run("SELECT storage FROM strata.stores WHERE store = '${name}_s'::regclass");
 			$trail->("VACUUM " . ('', '(FREEZE) ', '(FULL) ')[ rand 3 ] . $storage);
 			$what = 'vacuum';
 		}
-		elsif ($r < 0.98) { $trail->("ANALYZE ${name}_s"); $what = 'analyze'; }
+		elsif ($r < 0.985) { $trail->("ANALYZE ${name}_s"); $what = 'analyze'; }
 		else { $what = 'nothing'; }
 		compare($name, $key, "step $step: $what");
 		last if $bad;

@@ -1,0 +1,74 @@
+-- Parallel scans (P29, P36, P37): each row comes once, whoever reads it.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS strata;
+CREATE SCHEMA parallel_test;
+SET search_path = parallel_test;
+
+CREATE FOREIGN TABLE s (id int NOT NULL, a int, r int8, t text) SERVER strata
+  OPTIONS (key 'id', row_group_rows '500', shards '2', auto_merge 'off');
+CREATE TABLE h (id int PRIMARY KEY, a int, r int8, t text);
+INSERT INTO h SELECT g, g % 100, g, md5(g::text) FROM generate_series(1, 20000) g;
+INSERT INTO s SELECT * FROM h;
+CALL strata.drain('s');
+UPDATE s SET r = -r WHERE a = 5;
+UPDATE h SET r = -r WHERE a = 5;
+DELETE FROM s WHERE a = 7;
+DELETE FROM h WHERE a = 7;
+INSERT INTO s SELECT g, g % 100, g, 'new' FROM generate_series(20001, 21000) g;
+INSERT INTO h SELECT g, g % 100, g, 'new' FROM generate_series(20001, 21000) g;
+ANALYZE s, h;
+
+SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+EXPLAIN (COSTS OFF) SELECT count(*), sum(r), min(t) FROM s WHERE a <> 3;
+SELECT count(*), sum(r), min(t) FROM s WHERE a <> 3;
+SELECT count(*), sum(r), min(t) FROM h WHERE a <> 3;
+SELECT count(*), sum(r) FROM s WHERE id > 15000;
+SELECT count(*), sum(r) FROM h WHERE id > 15000;
+SELECT count(*) FROM s WHERE t IS NULL;
+SELECT a, count(*), sum(r) FROM s GROUP BY a ORDER BY a LIMIT 6;
+SELECT a, count(*), sum(r) FROM h GROUP BY a ORDER BY a LIMIT 6;
+
+-- started again and again
+SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+EXPLAIN (COSTS OFF) SELECT v.x, (SELECT sum(r) FROM s WHERE a < v.x OFFSET 0) FROM (VALUES (1), (6), (8)) v (x);
+SELECT v.x, c.* FROM (VALUES (1), (6), (8)) v (x) LEFT JOIN LATERAL (SELECT count(*), sum(r) FROM s OFFSET 0) c ON true ORDER BY 1;
+SELECT count(*), sum(h.r + s.r) FROM h JOIN s USING (id) WHERE h.a < 50;
+SELECT count(*), sum(2 * r) FROM h WHERE a < 50;
+RESET enable_material; RESET enable_hashjoin; RESET enable_mergejoin;
+
+-- own rows, in the log since the scan began at the latest; rolled-back ones
+BEGIN;
+INSERT INTO s VALUES (-1, 1, 1, 'own');
+SAVEPOINT p;
+DELETE FROM s WHERE id = 10000;
+SELECT count(*) FROM s;
+ROLLBACK TO p;
+SELECT count(*) FROM s;
+CREATE TABLE made AS SELECT * FROM s;
+INSERT INTO s SELECT -id, a, r, t FROM s WHERE id > 0 AND a = 1;
+SELECT count(*), (SELECT count(*) FROM made) FROM s;
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT count(*), sum(r) FROM s;
+COMMIT;
+
+-- everything that can be is done by a worker
+SET force_parallel_mode = regress;
+SELECT count(*), sum(r) FROM s;
+SELECT * FROM s WHERE id = 777;
+SELECT id FROM s WHERE id = ANY ('{5,7,20500}') ORDER BY id;
+SELECT id FROM s ORDER BY id DESC LIMIT 2;
+SELECT count(*) FROM s WHERE id BETWEEN 100 AND 199;
+RESET force_parallel_mode;
+
+-- a tree of heap and strata partitions
+CREATE TABLE p (id int NOT NULL, v text) PARTITION BY RANGE (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (5000);
+CREATE FOREIGN TABLE p2 PARTITION OF p FOR VALUES FROM (5000) TO (10000) SERVER strata OPTIONS (key 'id', row_group_rows '500', auto_merge 'off');
+INSERT INTO p SELECT g, 'v' || g FROM generate_series(0, 9999) g;
+CALL strata.drain('p2');
+UPDATE p SET v = 'x' WHERE id % 1000 = 999;
+ANALYZE p;
+EXPLAIN (COSTS OFF) SELECT count(*), max(v) FROM p;
+SELECT count(*), max(v) FROM p;
+DROP SCHEMA parallel_test CASCADE;

@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_range.c
+ *	  Executing scans in key order, or of a range of keys.
+ *
+ * The plan says which key columns are bounded by which operators; their values
+ * are evaluated when the scan (re)starts.  A null bounds nothing: no row
+ * compares with it.  The bounded clauses stay with the executor, so nothing is
+ * lost if more rows come than the bounds say.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/scan_range.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fdw/scan.h"
+
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+
+void
+strata_range_begin(StrataScanState *state, List *private, List *exprs, PlanState *parent)
+{
+	List	   *columns = list_nth(private, STRATA_SCAN_RANGE_COLUMNS);
+	List	   *ops = list_nth(private, STRATA_SCAN_RANGE_OPS);
+	int			direction = intVal(list_nth(private, STRATA_SCAN_RANGE_DIRECTION));
+	const StrataKey *key = &state->store->key;
+	ListCell   *lc;
+	ListCell   *lc2;
+	int			i = 0;
+
+	state->is_range = true;
+	state->backward = direction < 0;
+	state->nbounds = list_length(columns);
+	state->bounds = palloc0(Max(state->nbounds, 1) * sizeof(StrataBound));
+	state->key_exprs = ExecInitExprList(exprs, parent);
+	state->value_types = palloc0(Max(state->nbounds, 1) * sizeof(Oid));
+	forboth(lc, columns, lc2, ops)
+	{
+		StrataBound *bound = &state->bounds[i];
+		Oid			op = lfirst_oid(lc2);
+		Oid			lefttype;
+
+		bound->column = lfirst_int(lc);
+		if (bound->column >= key->natts)
+			elog(ERROR, "bound on column %d of a key with %d", bound->column, key->natts);
+		get_op_opfamily_properties(op, key->btree_opfamily[bound->column], false,
+								   &bound->strategy, &lefttype, &bound->subtype);
+		bound->proc = get_opcode(op);
+		state->value_types[i] = exprType(list_nth(exprs, i));
+		i++;
+	}
+}
+
+/* (Re)start: evaluate the bounds. */
+void
+strata_range_start(StrataScanState *state, ExprContext *econtext)
+{
+	MemoryContext oldcxt;
+	ListCell   *lc;
+	int			i = 0;
+
+	foreach(lc, state->key_exprs)
+	{
+		bool		isnull;
+		int16		typlen;
+		bool		typbyval;
+		Datum		value = ExecEvalExprSwitchContext((ExprState *) lfirst(lc), econtext, &isnull);
+
+		if (isnull)
+			return;
+
+		/* what was just computed goes with the next tuple */
+		oldcxt = MemoryContextSwitchTo(state->restart_mcxt);
+		get_typlenbyval(state->value_types[i], &typlen, &typbyval);
+		if (typlen == -1)
+			value = PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
+		else
+			value = datumCopy(value, typbyval, typlen);
+		MemoryContextSwitchTo(oldcxt);
+		state->bounds[i++].value = value;
+	}
+
+	oldcxt = MemoryContextSwitchTo(state->mcxt);
+	state->ordered = strata_ordered_begin(state->view, state->needed, state->bounds,
+										  state->nbounds, state->backward);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+bool
+strata_range_next(StrataScanState *state, Datum *values, bool *isnull, ItemPointer tid)
+{
+	return state->ordered != NULL &&
+		strata_ordered_next(state->ordered, values, isnull, tid);
+}
+
+void
+strata_range_stop(StrataScanState *state)
+{
+	if (state->ordered != NULL)
+		strata_ordered_end(state->ordered);
+	state->ordered = NULL;
+}
+
+/* The bounds as clauses, for EXPLAIN. */
+List *
+strata_range_describe(ForeignScan *plan, TupleDesc desc)
+{
+	List	   *result = NIL;
+	ListCell   *attr;
+	ListCell   *op;
+	ListCell   *expr;
+
+	forthree(attr, list_nth(plan->fdw_private, STRATA_SCAN_RANGE_ATTRS),
+			 op, list_nth(plan->fdw_private, STRATA_SCAN_RANGE_OPS),
+			 expr, plan->fdw_exprs)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, lfirst_int(attr) - 1);
+		Var		   *var = makeVar(plan->scan.scanrelid, att->attnum, att->atttypid,
+								  att->atttypmod, att->attcollation, 0);
+
+		result = lappend(result,
+						 make_opclause(lfirst_oid(op), BOOLOID, false, (Expr *) var,
+									   lfirst(expr), InvalidOid, att->attcollation));
+	}
+	return result;
+}
