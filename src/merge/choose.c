@@ -32,6 +32,7 @@
 #include "merge/merge.h"
 
 #include "log/append.h"
+#include "merge/budget.h"
 
 #include "access/subtrans.h"
 #include "access/xact.h"
@@ -196,11 +197,14 @@ strata_choose(StrataStore *store, Relation storage,
 	List	   *sealed[STRATA_MAX_SHARDS];
 	int			next[STRATA_MAX_SHARDS] = {0};
 	bool		over[STRATA_MAX_SHARDS] = {0};
-	uint64		map_memory = 0;
+	uint64		map_limit = (uint64) maintenance_work_mem * 1024 / CHOOSE_MAP_SHARE;
 	int			total = 0;
 	int			shard;
 
 	choice->blocked_by = InvalidFullTransactionId;
+
+	/* Leave most of the cluster's budget to others. */
+	map_limit = Min(map_limit, (uint64) strata_merge_memory * 1024 / CHOOSE_MAP_SHARE);
 
 	for (shard = 0; shard < manifest->nshards; shard++)
 	{
@@ -228,6 +232,7 @@ strata_choose(StrataStore *store, Relation storage,
 		(StrataGeneration *) list_nth(sealed[shard], next[shard]);
 		StrataGenerationCounts counts;
 		FullTransactionId blocked_by;
+		uint64		memory;
 
 		CHECK_FOR_INTERRUPTS();
 		strata_pass_give_way(store);
@@ -256,13 +261,13 @@ strata_choose(StrataStore *store, Relation storage,
 			continue;
 		}
 
-		map_memory += counts.entries * CHOOSE_ENTRY_MEMORY;
+		memory = counts.entries * CHOOSE_ENTRY_MEMORY;
 		if (store->key.natts > 0)
-			map_memory += counts.keys * CHOOSE_KEY_MEMORY;
-		if (choice->ngenerations > 0 &&
-			map_memory > (uint64) maintenance_work_mem * 1024 / CHOOSE_MAP_SHARE)
+			memory += counts.keys * CHOOSE_KEY_MEMORY;
+		if (choice->ngenerations > 0 && choice->memory + memory > map_limit)
 			break;
 
+		choice->memory += memory;
 		choice->generations[choice->ngenerations++] = generation;
 		choice->bytes += generation->bytes;
 		next[shard]++;
