@@ -370,6 +370,15 @@ RETURNS SETOF record
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_stat_info';
 COMMENT ON FUNCTION strata.stat_info() IS 'rows of the view strata.stat';
 
+CREATE FUNCTION strata.merge_memory(
+    OUT taken bigint,
+    OUT available bigint,
+    OUT waiting int)
+RETURNS record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_merge_memory_info';
+COMMENT ON FUNCTION strata.merge_memory() IS
+    'what running merges take of the setting strata.merge_memory, and how many wait for some';
+
 CREATE FUNCTION strata.health_info(
     OUT severity text,
     OUT store regclass,

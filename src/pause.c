@@ -47,10 +47,21 @@ strata_pause(const char *name)
 	fclose(file);
 	action[strcspn(action, "\r\n")] = '\0';
 
-	if (strcmp(action, "wait") == 0)
+	if (strcmp(action, "wait") == 0 || strcmp(action, "hang") == 0)
 	{
+		char		reached[MAXPGPATH + 16];
+
+		/* Told to the test, which removes it. */
+		snprintf(reached, sizeof(reached), "%s.reached", path);
+		file = fopen(reached, "w");
+		if (file != NULL)
+			fclose(file);
 		while (stat(path, &st) == 0)
+		{
 			pg_usleep(PAUSE_POLL_USEC);
+			if (action[0] == 'h')
+				CHECK_FOR_INTERRUPTS();
+		}
 	}
 	else if (strcmp(action, "error") == 0)
 	{

@@ -9,7 +9,8 @@
  *
  * A view must not wait: not for DDL on one of many stores, and not for
  * maintenance.  A storage relation whose AccessShareLock is not to be had at
- * once is passed over; strata.stores shows its row with nulls.
+ * once is passed over; strata.stores shows its row with nulls, as that of a
+ * store that is damaged.
  *
  * IDENTIFICATION
  *	  src/merge/inspect.c
@@ -21,6 +22,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
@@ -35,6 +37,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -204,6 +207,108 @@ inspect_key(const StrataStore *store)
 										   -1, false, TYPALIGN_INT));
 }
 
+bool
+strata_guard(StrataLook look, void *arg, char **message)
+{
+	MemoryContext mcxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool done = false;
+
+	*message = NULL;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(mcxt);
+	PG_TRY();
+	{
+		look(arg);
+		ReleaseCurrentSubTransaction();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(mcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(mcxt);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		*message = pstrdup(error->message != NULL ? error->message : "unknown error");
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(mcxt);
+	CurrentResourceOwner = owner;
+	return done;
+}
+
+/* A row of strata.stores. */
+typedef struct StoresRow
+{
+	InspectStore *store;
+	Datum		values[STORES_NCOLUMNS];
+	bool		isnull[STORES_NCOLUMNS];
+} StoresRow;
+
+/* StrataLook */
+static void
+stores_fill(void *arg)
+{
+	StoresRow  *row = (StoresRow *) arg;
+	InspectStore *store = row->store;
+	Datum	   *values = row->values;
+	bool	   *isnull = row->isnull;
+	StrataManifest *manifest;
+	int64		generations = 0;
+	int64		rows = 0;
+	int64		bytes = 0;
+	TimestampTz oldest = 0;
+	bool		present;
+
+	if (!inspect_open(store))
+		return;
+	manifest = store->manifest;
+	for (int shard = 0; shard < store->store->nshards; shard++)
+	{
+		ListCell   *lg;
+
+		foreach(lg, strata_log_generations(store->storage, shard,
+										   &manifest->shards[shard], 0))
+		{
+			StrataGeneration *generation = (StrataGeneration *) lfirst(lg);
+
+			generations++;
+			rows += (int64) generation->rows;
+			bytes += (int64) generation->bytes;
+			if (oldest == 0 || generation->opened_at < oldest)
+				oldest = generation->opened_at;
+		}
+	}
+
+	values[STORES_KEY] = inspect_key(store->store);
+	values[STORES_SHARDS] = Int32GetDatum(store->store->nshards);
+	values[STORES_PENDING_GENERATIONS] = Int64GetDatum(generations);
+	values[STORES_PENDING_ROWS] = Int64GetDatum(rows);
+	values[STORES_PENDING_BYTES] = Int64GetDatum(bytes);
+	if (oldest != 0)
+		values[STORES_OLDEST_PENDING_AGE] = inspect_age(oldest);
+	values[STORES_BASE_ROWS] = Int64GetDatum((int64) manifest->live_rows);
+	values[STORES_ROW_GROUPS] = Int64GetDatum(manifest->ngroups);
+	values[STORES_BASE_BYTES] = Int64GetDatum((int64) manifest->stored_bytes);
+	values[STORES_RELATION_BYTES] =
+		DirectFunctionCall1(pg_total_relation_size,
+							ObjectIdGetDatum(store->storage_oid));
+	values[STORES_KEY_INDEX] =
+		BoolGetDatum(store->store->key.natts > 0 &&
+					 OidIsValid(strata_keyindex_find(store->storage, &present)));
+	memset(isnull, false, sizeof(row->isnull));
+	isnull[STORES_KEY] = store->store->key.natts == 0;
+	isnull[STORES_OLDEST_PENDING_AGE] = oldest == 0;
+	inspect_close(store);
+}
+
 /*
  * strata.stores
  */
@@ -216,64 +321,19 @@ strata_stores_info(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(lc, inspect_stores())
 	{
-		InspectStore *store = (InspectStore *) lfirst(lc);
-		StrataManifest *manifest;
-		Datum		values[STORES_NCOLUMNS] = {0};
-		bool		isnull[STORES_NCOLUMNS];
-		int64		generations = 0;
-		int64		rows = 0;
-		int64		bytes = 0;
-		TimestampTz oldest = 0;
-		bool		present;
+		StoresRow	row = {0};
+		char	   *message;
 
 		CHECK_FOR_INTERRUPTS();
-		memset(isnull, true, sizeof(isnull));
-		values[STORES_STORE] = ObjectIdGetDatum(store->ftrelid);
-		values[STORES_STORAGE] = ObjectIdGetDatum(store->storage_oid);
-		isnull[STORES_STORE] = isnull[STORES_STORAGE] = false;
+		row.store = (InspectStore *) lfirst(lc);
+		memset(row.isnull, true, sizeof(row.isnull));
+		row.values[STORES_STORE] = ObjectIdGetDatum(row.store->ftrelid);
+		row.values[STORES_STORAGE] = ObjectIdGetDatum(row.store->storage_oid);
+		row.isnull[STORES_STORE] = row.isnull[STORES_STORAGE] = false;
 
-		if (inspect_open(store))
-		{
-			memset(isnull, false, sizeof(isnull));
-			manifest = store->manifest;
-			for (int shard = 0; shard < store->store->nshards; shard++)
-			{
-				ListCell   *lg;
-
-				foreach(lg, strata_log_generations(store->storage, shard,
-												   &manifest->shards[shard], 0))
-				{
-					StrataGeneration *generation = (StrataGeneration *) lfirst(lg);
-
-					generations++;
-					rows += (int64) generation->rows;
-					bytes += (int64) generation->bytes;
-					if (oldest == 0 || generation->opened_at < oldest)
-						oldest = generation->opened_at;
-				}
-			}
-
-			values[STORES_KEY] = inspect_key(store->store);
-			isnull[STORES_KEY] = store->store->key.natts == 0;
-			values[STORES_SHARDS] = Int32GetDatum(store->store->nshards);
-			values[STORES_PENDING_GENERATIONS] = Int64GetDatum(generations);
-			values[STORES_PENDING_ROWS] = Int64GetDatum(rows);
-			values[STORES_PENDING_BYTES] = Int64GetDatum(bytes);
-			isnull[STORES_OLDEST_PENDING_AGE] = oldest == 0;
-			if (oldest != 0)
-				values[STORES_OLDEST_PENDING_AGE] = inspect_age(oldest);
-			values[STORES_BASE_ROWS] = Int64GetDatum((int64) manifest->live_rows);
-			values[STORES_ROW_GROUPS] = Int64GetDatum(manifest->ngroups);
-			values[STORES_BASE_BYTES] = Int64GetDatum((int64) manifest->stored_bytes);
-			values[STORES_RELATION_BYTES] =
-				DirectFunctionCall1(pg_total_relation_size,
-									ObjectIdGetDatum(store->storage_oid));
-			values[STORES_KEY_INDEX] =
-				BoolGetDatum(store->store->key.natts > 0 &&
-							 OidIsValid(strata_keyindex_find(store->storage, &present)));
-			inspect_close(store);
-		}
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+		/* What cannot be read stays null; strata.health() says why. */
+		(void) strata_guard(stores_fill, &row, &message);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row.values, row.isnull);
 	}
 	return (Datum) 0;
 }

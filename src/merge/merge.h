@@ -206,6 +206,16 @@ extern uint8 *strata_referenced_blocks(StrataStore *store, Relation storage,
 									   BlockNumber *nblocks,
 									   StrataBlockFault report, void *arg);
 
+/* ---- views (inspect.c) ---- */
+
+/*
+ * Call look; when it raises an error, undo what it did and return false with
+ * the error's message (palloc'd), so that one damaged store does not make a
+ * view of all useless.  Interrupts are errors all the same.
+ */
+typedef void (*StrataLook) (void *arg);
+extern bool strata_guard(StrataLook look, void *arg, char **message);
+
 /* ---- freeze (freeze.c): StrataStorageHooks.vacuum ---- */
 
 extern void strata_freeze(Relation storage, VacuumParams *params,

@@ -169,6 +169,36 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 	strata_manifest_release(manifest);
 }
 
+typedef struct HealthLook
+{
+	ReturnSetInfo *rsinfo;
+	Oid			ftrelid;
+	Oid			storage;
+} HealthLook;
+
+/* StrataLook */
+static void
+look_at_store(void *arg)
+{
+	HealthLook *look = (HealthLook *) arg;
+	StrataStore *store;
+	Relation	storage;
+
+	if (!OidIsValid(look->storage) ||
+		!ConditionalLockRelationOid(look->storage, AccessShareLock))
+		return;
+	if (strata_store_storage(look->ftrelid) != look->storage)
+	{
+		UnlockRelationOid(look->storage, AccessShareLock);
+		return;
+	}
+	store = strata_store_open(look->ftrelid);
+	storage = table_open(look->storage, NoLock);
+	check_store(look->rsinfo, store, storage);
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
 Datum
 strata_health_info(PG_FUNCTION_ARGS)
 {
@@ -180,34 +210,27 @@ strata_health_info(PG_FUNCTION_ARGS)
 	foreach(lc, strata_store_list())
 	{
 		Oid			ftrelid = lfirst_oid(lc);
-		Oid			oid = strata_store_storage(ftrelid);
-		StrataStore *store;
-		Relation	storage;
+		HealthLook	look = {rsinfo, ftrelid, strata_store_storage(ftrelid)};
+		char	   *message;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)))
 		{
 			if (superuser())
 				report(rsinfo, "warning", InvalidOid,
-					   psprintf("store with OID %u has lost its foreign table", oid),
+					   psprintf("store with OID %u has lost its foreign table", look.storage),
 					   "It was dropped without event triggers: SELECT strata.drop_orphans().");
 			continue;
 		}
 		if (!pg_class_ownercheck(ftrelid, GetUserId()) &&
 			pg_class_aclcheck(ftrelid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 			continue;
-		if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, AccessShareLock))
-			continue;
-		if (strata_store_storage(ftrelid) != oid)
-		{
-			UnlockRelationOid(oid, AccessShareLock);
-			continue;
-		}
-		store = strata_store_open(ftrelid);
-		storage = table_open(oid, NoLock);
-		check_store(rsinfo, store, storage);
-		table_close(storage, NoLock);
-		strata_store_close(store);
+		if (!strata_guard(look_at_store, &look, &message))
+			report(rsinfo, "error", ftrelid,
+				   psprintf("the store cannot be read%s%s",
+							pg_class_ownercheck(ftrelid, GetUserId()) ? ": " : "",
+							pg_class_ownercheck(ftrelid, GetUserId()) ? message : ""),
+				   "SELECT strata.verify() names all that is damaged; restore the table from a backup.");
 	}
 	return (Datum) 0;
 }

@@ -15,6 +15,9 @@
  */
 #include "worker/worker.h"
 
+#include "merge/budget.h"
+
+#include "access/htup_details.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -31,6 +34,7 @@
 PG_FUNCTION_INFO_V1(strata_workers_info);
 PG_FUNCTION_INFO_V1(strata_stat_info);
 PG_FUNCTION_INFO_V1(strata_store_states_info);
+PG_FUNCTION_INFO_V1(strata_merge_memory_info);
 
 #define WORKERS_NCOLUMNS		11
 #define STAT_NCOLUMNS			15
@@ -162,30 +166,35 @@ strata_stat_info(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/*
- * What is wanted of a store now; waits for nobody.
- */
-static StrataTrigger
-wanted_now(Oid ftrelid)
+typedef struct WantedLook
 {
-	Oid			oid = strata_store_storage(ftrelid);
+	Oid			ftrelid;
+	StrataTrigger trigger;
+} WantedLook;
+
+/* StrataLook: what is wanted of a store now; waits for nobody. */
+static void
+wanted_now(void *arg)
+{
+	WantedLook *look = (WantedLook *) arg;
+	Oid			oid = strata_store_storage(look->ftrelid);
 	StrataStore *store;
 	Relation	storage;
 	StrataDebt	debt;
 
 	if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, AccessShareLock))
-		return STRATA_TRIGGER_NONE;
-	if (strata_store_storage(ftrelid) != oid || !is_allowed(ftrelid))
+		return;
+	if (strata_store_storage(look->ftrelid) != oid || !is_allowed(look->ftrelid))
 	{
 		UnlockRelationOid(oid, AccessShareLock);
-		return STRATA_TRIGGER_NONE;
+		return;
 	}
-	store = strata_store_open(ftrelid);
+	store = strata_store_open(look->ftrelid);
 	storage = table_open(oid, NoLock);
 	strata_debt(store, storage, GetCurrentTimestamp(), &debt);
+	look->trigger = debt.trigger;
 	table_close(storage, NoLock);
 	strata_store_close(store);
-	return debt.trigger;
 }
 
 /*
@@ -202,7 +211,8 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 	{
 		Oid			ftrelid = lfirst_oid(lc);
 		StrataSharedStore known = {0};
-		StrataTrigger trigger;
+		WantedLook	look = {ftrelid, STRATA_TRIGGER_NONE};
+		char	   *message;
 		Datum		values[STATES_NCOLUMNS];
 		bool		isnull[STATES_NCOLUMNS] = {0};
 
@@ -211,11 +221,11 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 			continue;
 		if (strata_shared != NULL)
 			(void) strata_store_look(ftrelid, &known);
-		trigger = wanted_now(ftrelid);
+		(void) strata_guard(wanted_now, &look, &message);
 
 		values[0] = ObjectIdGetDatum(ftrelid);
-		set_text(values, isnull, 1, trigger == STRATA_TRIGGER_COUNT ? "count" :
-				 trigger == STRATA_TRIGGER_TIME ? "time" : NULL);
+		set_text(values, isnull, 1, look.trigger == STRATA_TRIGGER_COUNT ? "count" :
+				 look.trigger == STRATA_TRIGGER_TIME ? "time" : NULL);
 		set_time(values, isnull, 2, known.last_merge);
 		values[3] = Int32GetDatum(known.failures);
 		set_text(values, isnull, 4, known.failed_at != 0 ? known.sqlstate : NULL);
@@ -226,4 +236,26 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 	}
 	return (Datum) 0;
+}
+
+/*
+ * strata.merge_memory(): what merges take of strata.merge_memory, and how many
+ * wait for some.
+ */
+Datum
+strata_merge_memory_info(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc;
+	uint64		taken;
+	int			waiters;
+	Datum		values[3];
+	bool		isnull[3] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "unexpected result type of a strata function");
+	strata_budget_state(&taken, &waiters);
+	values[0] = Int64GetDatum((int64) taken);
+	values[1] = Int64GetDatum((int64) strata_merge_memory * 1024);
+	values[2] = Int32GetDatum(waiters);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, isnull)));
 }

@@ -127,6 +127,7 @@ sub pause_arm
 	my ($node, $point, $action) = @_;
 	my $dir = $node->data_dir . '/strata.pause';
 	mkdir $dir;
+	unlink "$dir/$point.reached";
 	append_to_file("$dir/$point.new", $action);
 	rename "$dir/$point.new", "$dir/$point" or die "pause_arm: $!";
 	return;
