@@ -10,7 +10,7 @@ OBJS_storage = page.o metapage.o extent.o locks.o conflict.o relation_am.o
 OBJS_manifest = options.o key.o store.o columns.o catalog.o deletes.o manifest.o manifest_write.o versions.o \
 	create.o alter.o truncate.o lifecycle.o
 OBJS_base = codec.o encode.o footer.o rowgroup_writer.o rowgroup_reader.o zones.o cache.o collation.o keyindex.o
-OBJS_log = entry.o tail.o append.o walk.o visibility.o pending.o pending_log.o pending_keys.o pending_reader.o pending_resolve.o view.o lookup.o scan.o memtable.o memtable_flush.o conflict_check.o
+OBJS_log = entry.o tail.o append.o walk.o visibility.o pending.o pending_log.o pending_keys.o pending_reader.o pending_resolve.o pending_superseded.o view.o lookup.o scan.o memtable.o memtable_flush.o conflict_check.o
 OBJS_fdw = handler.o plan.o match.o prune.o layer.o scan_exec.o modify.o explain.o analyze.o
 OBJS_merge = budget.o enter.o choose.o pass.o output.o compact.o supersede.o blocks.o sweep.o freeze.o verify.o verify_keys.o functions.o inspect.o
 
@@ -45,9 +45,12 @@ override CPPFLAGS := $(patsubst -I$(includedir_server),-isystem $(includedir_ser
 # Every object depends on every header: the tree is small.
 $(OBJS): $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 
-# clang-format reads .clang-format; the check changes nothing.
+# clang-format reads .clang-format.  White space within lines is pgindent's
+# business (see there), so only what differs beyond it counts.
+FORMATTED = $(wildcard src/*.[ch] src/*/*.[ch])
+
 .PHONY: format format-check
 format:
-	clang-format -i $(wildcard src/*.[ch] src/*/*.[ch])
+	@for f in $(FORMATTED); do clang-format $$f | diff -b -u $$f - | patch -s $$f; done
 format-check:
-	clang-format --dry-run -Werror $(wildcard src/*.[ch] src/*/*.[ch])
+	@rc=0; for f in $(FORMATTED); do clang-format $$f | diff -b -u $$f - || rc=1; done; exit $$rc

@@ -27,6 +27,8 @@ SELECT * FROM strata.merge('t');
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
 COMMIT;
 SELECT * FROM strata.seal('t');
+CALL strata.drain('t');
+SELECT * FROM strata.verify('t');
 
 -- merge does not seal
 INSERT INTO t SELECT g, 'first' FROM generate_series(1, 10) g;

@@ -231,6 +231,14 @@ BEGIN;
 INSERT INTO t VALUES (1, 'b');
 ROLLBACK;
 SELECT count(*), sum(id) FROM t WHERE id = 1;
+-- a row is in the log or in the base table, also for who still knows the log
+INSERT INTO t SELECT i % 10, 'c' || i FROM generate_series(1, 2000) i;
+INSERT INTO t SELECT i % 10, 'd' || i FROM generate_series(1, 2000) i;
+SELECT count(*) FROM t;
+SELECT generations_merged FROM strata.merge('t', max_generations => 1);
+SELECT count(*), count(DISTINCT v) FROM t;
+SELECT generations_merged FROM strata.merge('t', max_generations => 1);
+SELECT count(*), count(DISTINCT v) FROM t;
 CALL strata.drain('t');
 SELECT count(*), count(id), count(DISTINCT v) FROM t;
 INSERT INTO t SELECT * FROM t;

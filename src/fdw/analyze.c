@@ -326,46 +326,34 @@ thin_picked(Sampler *sampler, PendingRow *picked, int *npicked, int n)
 	qsort(picked, kept, sizeof(PendingRow), compare_pending_rows);
 }
 
-/*
- * Sample base rows into the result, as many as max.  Rows are drawn by their
- * number among all base rows, deleted and superseded ones included, until the
- * draw gives max live ones or is exhausted.  Returns the estimated number of
- * live base rows.
- */
-static double
-sample_base(Sampler *sampler, int max)
+/* A base row that was drawn. */
+typedef struct BaseRow
 {
-	StrataView *view = sampler->view;
-	StrataManifest *manifest = view->manifest;
-	MemoryContext result_mcxt = CurrentMemoryContext;
-	double		total = 0;
-	double		left;
-	int			wanted;
+	int			group;			/* index in the manifest */
+	uint32		row;
+} BaseRow;
+
+/*
+ * Draw about wanted base rows, in order, and leave out deleted ones.  Rows are
+ * drawn by their number among all base rows.  The keys of those drawn go to
+ * hidden (may be NULL).
+ */
+static int
+pick_base(Sampler *sampler, double total, int wanted, BaseRow *picked, StrataHiddenRows *hidden)
+{
+	StrataManifest *manifest = sampler->view->manifest;
+	MemoryContext group_mcxt;
+	double		left = total;
 	int			drawn = 0;
-	int			hidden = 0;
-	int			live = 0;
+	int			npicked = 0;
 
-	for (int g = 0; g < manifest->ngroups; g++)
-		total += manifest->groups[g].ref.rows;
-	if (total == 0)
-		return 0;
-
-	/* dead rows are drawn too: draw more by their known share */
-	wanted = (int) Min(total, ceil(max * total / Max((double) manifest->live_rows, 1)));
-	wanted = Min(wanted, 4 * max);
-	left = total;
-
+	group_mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata analyze row group",
+									   ALLOCSET_DEFAULT_SIZES);
 	for (int g = 0; g < manifest->ngroups && drawn < wanted; g++)
 	{
 		StrataRowGroup *group = &manifest->groups[g];
 		StrataGroupReader *reader = NULL;
 		const uint32 *hashes = NULL;
-		MemoryContext group_mcxt;
-		bool		dense;
-
-		group_mcxt = AllocSetContextCreate(result_mcxt, "strata analyze row group",
-										   ALLOCSET_DEFAULT_SIZES);
-		dense = (wanted - drawn) / left > 1.0 / 64;
 
 		for (uint32 row = 0; row < group->ref.rows && drawn < wanted; row++)
 		{
@@ -376,39 +364,117 @@ sample_base(Sampler *sampler, int max)
 			if (strata_row_deleted(group, row))
 				continue;
 
-			strata_analyze_delay();
-			if (reader == NULL)
+			if (hidden != NULL)
 			{
-				MemoryContextSwitchTo(group_mcxt);
-				reader = strata_group_open(sampler->store, sampler->storage, &group->ref,
-										   sampler->needed, dense);
-				if (sampler->store->key.natts > 0 && view->end > 0)
+				Datum		keyvalues[INDEX_MAX_KEYS];
+
+				vacuum_delay_point();
+				if (reader == NULL)
+				{
+					MemoryContext oldcxt = MemoryContextSwitchTo(group_mcxt);
+
+					reader = strata_group_open(sampler->store, sampler->storage, &group->ref,
+											   NULL, wanted / total > 1.0 / 64);
 					hashes = strata_group_hashes(reader);
+					MemoryContextSwitchTo(oldcxt);
+				}
+				strata_group_fetch_key(reader, row, keyvalues);
+				strata_hidden_rows_add(hidden, hashes[row], keyvalues);
 			}
-
-			MemoryContextSwitchTo(sampler->row_mcxt);
-			live++;
-			if (hashes != NULL &&
-				strata_pending_hides(view->pending, hashes[row], reader, row,
-									 strata_view_accepts, view))
-				hidden++;
-			else if (sampler->nrows < sampler->target)
-			{
-				strata_group_fetch(reader, row, sampler->store_values, sampler->store_isnull);
-				keep_row(sampler, sampler->nrows, result_mcxt);
-			}
-			MemoryContextReset(sampler->row_mcxt);
+			picked[npicked].group = g;
+			picked[npicked].row = row;
+			npicked++;
 		}
-
-		MemoryContextSwitchTo(result_mcxt);
 		if (reader != NULL)
 			strata_group_close(reader);
-		MemoryContextDelete(group_mcxt);
+		MemoryContextReset(group_mcxt);
+	}
+	MemoryContextDelete(group_mcxt);
+	return npicked;
+}
+
+/*
+ * Sample base rows into the result, as many as max.  Rows that pending keys
+ * supersede are drawn like others and left out.  Returns the estimated number
+ * of live base rows.
+ */
+static double
+sample_base(Sampler *sampler, int max)
+{
+	StrataView *view = sampler->view;
+	StrataManifest *manifest = view->manifest;
+	MemoryContext result_mcxt = CurrentMemoryContext;
+	MemoryContext group_mcxt;
+	StrataHiddenRows *hidden = NULL;
+	StrataGroupReader *reader = NULL;
+	BaseRow    *picked;
+	bool	   *is_hidden;
+	double		total = 0;
+	int			wanted;
+	int			npicked;
+	int			nhidden = 0;
+	int			left;
+	int			group = -1;
+
+	for (int g = 0; g < manifest->ngroups; g++)
+		total += manifest->groups[g].ref.rows;
+	if (total == 0)
+		return 0;
+
+	/* dead rows are drawn too: draw more by their known share */
+	wanted = (int) Min(total, ceil(max * total / Max((double) manifest->live_rows, 1)));
+	wanted = Min(wanted, 4 * max);
+
+	picked = palloc(wanted * sizeof(BaseRow));
+	is_hidden = palloc0(wanted * sizeof(bool));
+	if (sampler->store->key.natts > 0 && view->end > 0)
+		hidden = strata_hidden_rows_begin(view->pending);
+	npicked = pick_base(sampler, total, wanted, picked, hidden);
+	if (hidden != NULL)
+	{
+		nhidden = (int) strata_hidden_rows_find(hidden, strata_view_accepts, view, is_hidden);
+		strata_hidden_rows_end(hidden);
 	}
 
-	if (live == 0)
+	group_mcxt = AllocSetContextCreate(result_mcxt, "strata analyze row group",
+									   ALLOCSET_DEFAULT_SIZES);
+	left = npicked - nhidden;
+	for (int i = 0; i < npicked && sampler->nrows < sampler->target; i++)
+	{
+		if (is_hidden[i])
+			continue;
+		/* more than fit: each of those left is as likely */
+		if (left-- * sampler_random_fract(&sampler->random.randstate) >=
+			sampler->target - sampler->nrows)
+			continue;
+
+		vacuum_delay_point();
+		if (picked[i].group != group)
+		{
+			if (reader != NULL)
+				strata_group_close(reader);
+			MemoryContextReset(group_mcxt);
+			MemoryContextSwitchTo(group_mcxt);
+			group = picked[i].group;
+			reader = strata_group_open(sampler->store, sampler->storage,
+									   &manifest->groups[group].ref, sampler->needed,
+									   wanted / total > 1.0 / 64);
+		}
+		MemoryContextSwitchTo(sampler->row_mcxt);
+		strata_group_fetch(reader, picked[i].row, sampler->store_values, sampler->store_isnull);
+		keep_row(sampler, sampler->nrows, result_mcxt);
+		MemoryContextSwitchTo(result_mcxt);
+		MemoryContextReset(sampler->row_mcxt);
+	}
+	if (reader != NULL)
+		strata_group_close(reader);
+	MemoryContextDelete(group_mcxt);
+	pfree(is_hidden);
+	pfree(picked);
+
+	if (npicked == 0)
 		return manifest->live_rows;
-	return rint(manifest->live_rows * (1.0 - (double) hidden / live));
+	return rint(manifest->live_rows * (1.0 - (double) nhidden / npicked));
 }
 
 /*

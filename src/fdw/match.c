@@ -18,10 +18,10 @@
 
 #include "fdw/scan.h"
 
-#include "access/stratnum.h"
-#include "catalog/pg_type.h"
 #include "access/hash.h"
 #include "access/nbtree.h"
+#include "access/stratnum.h"
+#include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"

@@ -66,11 +66,12 @@ extern uint64 strata_pending_bytes_read(const StrataPending *pending);
 
 /*
  * Of a pass: entries of the given shard from a point on, through generation
- * last; add shard by shard, generation by generation.  All keys are indexed,
- * whatever they take: the pass bounds what it adds by strata_pending_memory.
+ * last; add shard by shard, generation by generation.  Keys are indexed while
+ * the table of them fits budget (0: whatever they take); the rule works within
+ * as much.
  */
 extern StrataPending *strata_pending_create(StrataStore *store, Relation storage,
-											MemoryContext parent);
+											MemoryContext parent, Size budget);
 extern void strata_pending_add(StrataPending *pending, int shard,
 							   const StrataLogPoint *from, uint32 last);
 extern void strata_pending_free(StrataPending *pending);
@@ -148,6 +149,21 @@ extern const uint8 *strata_pending_losers(StrataPending *pending, StrataAccept a
 extern bool strata_pending_hides(StrataPending *pending, uint32 hash,
 								 StrataGroupReader *reader, uint32 row,
 								 StrataAccept accept, void *arg);
+
+/*
+ * The same for many base rows: their keys are collected, then asked for all
+ * at once, which reads the pending hashes once where they are not kept.
+ */
+typedef struct StrataHiddenRows StrataHiddenRows;
+
+extern StrataHiddenRows *strata_hidden_rows_begin(StrataPending *pending);
+/* Add the next row; rows are numbered from 0. */
+extern void strata_hidden_rows_add(StrataHiddenRows *rows, uint32 hash,
+								   const Datum *keyvalues);
+/* Set hidden[n] for each; returns how many are. */
+extern uint32 strata_hidden_rows_find(StrataHiddenRows *rows, StrataAccept accept, void *arg,
+									  bool *hidden);
+extern void strata_hidden_rows_end(StrataHiddenRows *rows);
 
 /*
  * Reading rows of entries: keeps the last entry decoded / group opened.

@@ -556,6 +556,12 @@ strata_pending_current(StrataStore *store, Relation storage,
 	if (log && log->refcount == 0)
 	{
 		log_trim(log, manifest);
+		if (log->keys && strata_key_table_memory(log->keys) > limit)
+		{
+			/* cache_size is smaller than it was */
+			strata_key_table_free(log->keys);
+			log->keys = NULL;
+		}
 		if (log->keyed && log->keys == NULL &&
 			strata_key_table_estimate(log->nkeys) < limit / 2)
 		{
@@ -622,9 +628,12 @@ strata_pending_unpin(StrataPending *pending)
 }
 
 StrataPending *
-strata_pending_create(StrataStore *store, Relation storage, MemoryContext parent)
+strata_pending_create(StrataStore *store, Relation storage, MemoryContext parent, Size budget)
 {
-	return handle_create(store, storage, parent, NULL);
+	StrataPending *pending = handle_create(store, storage, parent, NULL);
+
+	pending->budget = budget;
+	return pending;
 }
 
 void
@@ -632,8 +641,8 @@ strata_pending_add(StrataPending *pending, int shard, const StrataLogPoint *from
 {
 	StrataLogPoint point = *from;
 
-	(void) read_shard(pending->log, pending->store, pending->storage, shard, &point, last, 0,
-					  &pending->bytes_read);
+	(void) read_shard(pending->log, pending->store, pending->storage, shard, &point, last,
+					  pending->budget, &pending->bytes_read);
 	pending->log->point[shard] = point;
 
 	/* what was found among fewer entries no longer holds */

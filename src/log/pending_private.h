@@ -7,7 +7,8 @@
  *	pending_log.c		decoded entries of a store, kept and extended
  *	pending_keys.c		hash from key hash to (entry, row); sets of key copies
  *	pending_reader.c	reading rows and keys of entries
- *	pending_resolve.c	all losers, and all superseded base rows, at once
+ *	pending_resolve.c	all losers at once
+ *	pending_superseded.c	all superseded base rows at once
  *
  * IDENTIFICATION
  *	  src/log/pending_private.h
@@ -156,6 +157,7 @@ struct StrataPending
 	StrataPendingReader *reader;	/* of keys, own */
 	StrataPendingReader *lent;	/* another one to read keys with, if set */
 	uint64		bytes_read;		/* of walks and hashes */
+	Size		budget;			/* of a pass, for keys; 0: not bounded here */
 
 	/* losers found at once, for this rule */
 	StrataAccept losers_accept;
@@ -203,7 +205,7 @@ extern void strata_pending_lend_reader(StrataPending *pending, StrataPendingRead
  */
 extern const uint32 *strata_pending_hashes(StrataPending *pending, int entry);
 
-/* ---- everything at once (pending_resolve.c) ---- */
+/* ---- superseded base rows (pending_superseded.c) ---- */
 
 /* Called for base rows that an accepted pending key supersedes. */
 typedef struct StrataSuperseded

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pending_resolve.c
- *	  All losers among pending versions at once, and all base rows that
- *	  pending keys supersede.
+ *	  All losers among pending versions at once, and which of some base rows
+ *	  pending keys hide.
  *
  * Asked version by version (pending.c), the rule compares keys that lie far
  * apart in the log and decodes an entry for each.  Here the hashes come first:
@@ -25,78 +25,14 @@
  */
 #include "postgres.h"
 
-#include "base/keyindex.h"
-#include "log/pending_private.h"
+#include "log/pending_resolve.h"
 
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 
-/*
- * Rough costs in microseconds, for choosing between index and hashes: a probe
- * in key order, a hash looked up, a row group opened for its hashes, a key
- * read and compared.
- */
-#define COST_PROBE		6.0
-#define COST_HASH		0.04
-#define COST_GROUP		50.0
-#define COST_KEY		0.2
-
-/* what a copied key takes, about */
-#define BYTES_COPY		80
-
-typedef struct Resolve
-{
-	StrataPending *pending;
-	StrataAccept accept;
-	void	   *arg;
-	int			nentries;		/* entries looked at: those there at the start */
-	StrataKeyTable *table;		/* of the partition */
-	uint32		part;			/* of hashes in the table */
-	uint32		nparts;
-	StrataPendingReader *reader;	/* keys, in order */
-	Size		budget;
-} Resolve;
-
-typedef void (*TableCallback) (Resolve *resolve, void *arg);
-
-static inline bool
-bit_get(const uint8 *bitmap, uint64 i)
-{
-	return (bitmap[i >> 3] & (1 << (i & 7))) != 0;
-}
-
-static inline void
-bit_set(uint8 *bitmap, uint64 i)
-{
-	bitmap[i >> 3] |= 1 << (i & 7);
-}
-
-static inline void
-bit_clear(uint8 *bitmap, uint64 i)
-{
-	bitmap[i >> 3] &= ~(1 << (i & 7));
-}
-
-static inline bool
-accepted(Resolve *resolve, uint32 entry)
-{
-	return (int) entry < resolve->nentries &&
-		resolve->accept(&resolve->pending->log->entries[entry], entry, resolve->arg);
-}
-
-static inline uint64
-key_number(Resolve *resolve, const StrataPendingKey *key)
-{
-	return resolve->pending->log->entries[key->entry].first_key + key->row;
-}
-
-/*
- * Call callback with a table of keys, or with one after the other that
- * together hold every accepted version.
- */
-static void
-for_each_table(Resolve *resolve, TableCallback callback, void *arg)
+void
+strata_resolve_each_table(StrataResolve *resolve, StrataTableCallback callback, void *arg)
 {
 	StrataPendingLog *log = resolve->pending->log;
 	uint64		nkeys = 0;
@@ -115,7 +51,7 @@ for_each_table(Resolve *resolve, TableCallback callback, void *arg)
 
 	for (entry = 0; entry < resolve->nentries; entry++)
 	{
-		if (accepted(resolve, entry))
+		if (resolve_accepts(resolve, entry))
 			nkeys += strata_pending_entry_keys(&log->entries[entry]);
 	}
 	estimate = strata_key_table_estimate(nkeys);
@@ -137,7 +73,7 @@ for_each_table(Resolve *resolve, TableCallback callback, void *arg)
 			MemoryContext old;
 
 			CHECK_FOR_INTERRUPTS();
-			if (!accepted(resolve, entry))
+			if (!resolve_accepts(resolve, entry))
 				continue;
 			old = MemoryContextSwitchTo(entry_mcxt);
 			hashes = strata_pending_hashes(resolve->pending, entry);
@@ -156,20 +92,20 @@ for_each_table(Resolve *resolve, TableCallback callback, void *arg)
 	}
 }
 
-static void
-resolve_init(Resolve *resolve, StrataPending *pending, StrataAccept accept, void *arg)
+void
+strata_resolve_init(StrataResolve *resolve, StrataPending *pending, StrataAccept accept, void *arg)
 {
 	memset(resolve, 0, sizeof(*resolve));
 	resolve->pending = pending;
 	resolve->accept = accept;
 	resolve->arg = arg;
 	resolve->nentries = pending->log->nentries;
-	resolve->budget = get_hash_memory_limit();
+	resolve->budget = pending->budget > 0 ? pending->budget : get_hash_memory_limit();
 	resolve->reader = strata_pending_reader_begin(pending, NULL, true);
 }
 
-static void
-resolve_end(Resolve *resolve)
+void
+strata_resolve_end(StrataResolve *resolve)
 {
 	uint64		read;
 	uint64		decoded;
@@ -189,7 +125,7 @@ resolve_end(Resolve *resolve)
  * next round begins, 0 when all is settled.
  */
 static uint32
-losers_round(Resolve *resolve, uint8 *marked, StrataKeySet *set, uint32 high, uint8 *losers)
+losers_round(StrataResolve *resolve, uint8 *marked, StrataKeySet *set, uint32 high, uint8 *losers)
 {
 	StrataKeyTable *table = resolve->table;
 	uint32		next = 0;
@@ -239,11 +175,11 @@ losers_round(Resolve *resolve, uint8 *marked, StrataKeySet *set, uint32 high, ui
 			else if (table->keys[item->entry].entry == entry)
 			{
 				/* twice in one entry: the later row is the newer version */
-				bit_set(losers, key_number(resolve, &table->keys[item->entry]));
+				bit_set(losers, resolve_key_number(resolve, &table->keys[item->entry]));
 				item->entry = k;
 			}
 			else
-				bit_set(losers, key_number(resolve, key));
+				bit_set(losers, resolve_key_number(resolve, key));
 			bit_clear(marked, k);
 		}
 		high = low;
@@ -252,7 +188,7 @@ losers_round(Resolve *resolve, uint8 *marked, StrataKeySet *set, uint32 high, ui
 }
 
 static void
-find_losers(Resolve *resolve, void *arg)
+find_losers(StrataResolve *resolve, void *arg)
 {
 	uint8	   *losers = arg;
 	StrataKeyTable *table = resolve->table;
@@ -279,12 +215,12 @@ find_losers(Resolve *resolve, void *arg)
 
 		if ((i & 0xFFF) == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (!accepted(resolve, table->keys[k].entry))
+		if (!resolve_accepts(resolve, table->keys[k].entry))
 			continue;
 		for (older = table->keys[k].next; older != STRATA_NO_KEY;
 			 older = table->keys[older].next)
 		{
-			if (table->keys[older].hash == hash && accepted(resolve, table->keys[older].entry))
+			if (table->keys[older].hash == hash && resolve_accepts(resolve, table->keys[older].entry))
 				break;
 		}
 		if (older == STRATA_NO_KEY)
@@ -311,7 +247,7 @@ const uint8 *
 strata_pending_losers(StrataPending *pending, StrataAccept accept, void *arg)
 {
 	StrataPendingLog *log = pending->log;
-	Resolve		resolve;
+	StrataResolve		resolve;
 	uint8	   *losers;
 	Size		size;
 	MemoryContext old;
@@ -334,9 +270,9 @@ strata_pending_losers(StrataPending *pending, StrataAccept accept, void *arg)
 		size = TYPEALIGN(8, size);
 		losers = MemoryContextAllocExtended(pending->mcxt, size,
 											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-		resolve_init(&resolve, pending, accept, arg);
-		for_each_table(&resolve, find_losers, losers);
-		resolve_end(&resolve);
+		strata_resolve_init(&resolve, pending, accept, arg);
+		strata_resolve_each_table(&resolve, find_losers, losers);
+		strata_resolve_end(&resolve);
 		MemoryContextSwitchTo(old);
 
 		for (i = 0; i < size; i += sizeof(uint64))
@@ -352,404 +288,95 @@ strata_pending_losers(StrataPending *pending, StrataAccept accept, void *arg)
 	return pending->losers;
 }
 
-/* ---- superseded base rows ---- */
+/* ---- some base rows ---- */
 
-static void
-supersede(StrataSuperseded *result, StrataRowGroup *group, uint32 row)
+struct StrataHiddenRows
 {
-	int			i = group - result->manifest->groups;
+	StrataPending *pending;
+	StrataKeySet *set;			/* entry: number of the row */
+};
 
-	if (result->rows[i] == NULL)
-		result->rows[i] = palloc0((group->ref.rows + 7) / 8);
-	if (!bit_get(result->rows[i], row))
-	{
-		bit_set(result->rows[i], row);
-		result->count++;
-	}
-}
-
-/* Probe the index with the keys of set, in key order. */
-static void
-probe_set(StrataKeySet *set, StrataIndexProbe *probe, StrataSuperseded *result)
+StrataHiddenRows *
+strata_hidden_rows_begin(StrataPending *pending)
 {
-	uint32		n = strata_key_set_count(set);
-	uint32		i;
+	StrataHiddenRows *rows = palloc(sizeof(StrataHiddenRows));
 
-	strata_key_set_sort(set);
-	for (i = 0; i < n; i++)
-	{
-		ItemPointerData tid;
-		bool		more;
-
-		CHECK_FOR_INTERRUPTS();
-		for (more = strata_keyindex_probe(probe, strata_key_set_values(set, i), &tid); more;
-			 more = strata_keyindex_probe_next(probe, &tid))
-		{
-			StrataRowGroup *group = strata_manifest_group(result->manifest,
-														  strata_tid_group(&tid));
-			uint32		row = strata_tid_row(&tid);
-
-			if (group == NULL || row >= group->ref.rows || strata_row_deleted(group, row))
-				continue;
-			if (result->skip == NULL || !result->skip[group - result->manifest->groups])
-				supersede(result, group, row);
-		}
-	}
-	strata_key_set_reset(set);
-}
-
-/* Add a pending key to those to be probed with; probe when they are many. */
-static void
-probe_later(Resolve *resolve, StrataKeySet *set, StrataIndexProbe *probe,
-			uint32 entry, uint32 row, StrataSuperseded *result)
-{
-	Datum		values[INDEX_MAX_KEYS];
-
-	strata_pending_reader_key(resolve->reader, entry, row, values);
-	if (!strata_key_set_add(set, 0, values, entry, row))
-	{
-		probe_set(set, probe, result);
-		(void) strata_key_set_add(set, 0, values, entry, row);
-	}
-}
-
-static void
-supersede_by_index(Resolve *resolve, const uint8 *losers, Oid index, StrataSuperseded *result)
-{
-	StrataPending *pending = resolve->pending;
-	StrataPendingLog *log = pending->log;
-	StrataKeySet *set = strata_key_set_create(&pending->store->key, resolve->budget);
-	StrataIndexProbe *probe = strata_keyindex_probe_begin(pending->store, pending->storage, index);
-	int			entry;
-
-	for (entry = 0; entry < resolve->nentries; entry++)
-	{
-		uint64		first;
-		uint32		n;
-		uint32		row;
-
-		CHECK_FOR_INTERRUPTS();
-		if (!accepted(resolve, entry))
-			continue;
-		first = log->entries[entry].first_key;
-		n = strata_pending_entry_keys(&log->entries[entry]);
-		for (row = 0; row < n; row++)
-		{
-			if (!pending_bit(losers, first + row))
-				probe_later(resolve, set, probe, entry, row, result);
-		}
-	}
-	probe_set(set, probe, result);
-	result->index_probes += strata_keyindex_probe_count(probe);
-	strata_keyindex_probe_end(probe);
-	strata_key_set_free(set);
-}
-
-/*
- * Which pending keys share a hash with a base row that is not deleted, and
- * where: the keys of a table are seen as SECTIONS equal runs, and each row
- * group has a bit for every run that it shares a hash with.
- */
-#define SECTIONS	64
-
-typedef struct HashSupersede
-{
-	const uint8 *losers;
-	Oid			index;
-	StrataSuperseded *result;
-
-	/* of the table at hand */
-	uint8	   *hit;			/* by key of the table */
-	uint64		nhit;
-	uint64	   *sections;		/* [ngroups] */
-} HashSupersede;
-
-static inline int
-key_section(const StrataKeyTable *table, uint32 k)
-{
-	return (int) ((uint64) k * SECTIONS / table->nkeys);
-}
-
-/* Sections of the keys first to last, as bits. */
-static uint64
-section_mask(const StrataKeyTable *table, uint32 first, uint32 last)
-{
-	int			low = key_section(table, first);
-	int			high = key_section(table, last);
-	uint64		upto = high == SECTIONS - 1 ? ~UINT64CONST(0) : (UINT64CONST(1) << (high + 1)) - 1;
-
-	return upto & ~((UINT64CONST(1) << low) - 1);
-}
-
-/* Open a row group for its hashes; the reader belongs to mcxt. */
-static StrataGroupReader *
-open_for_hashes(Resolve *resolve, const StrataRowGroup *group, MemoryContext mcxt,
-				const uint32 **hashes, uint32 *nrows)
-{
-	StrataPending *pending = resolve->pending;
-	MemoryContext old = MemoryContextSwitchTo(mcxt);
-	StrataGroupReader *reader;
-
-	reader = strata_group_open(pending->store, pending->storage, &group->ref, NULL, true);
-	*hashes = strata_group_hashes(reader);
-	*nrows = Min(strata_group_rows(reader), group->ref.rows);
-	MemoryContextSwitchTo(old);
-	return reader;
-}
-
-static void
-close_for_hashes(StrataGroupReader *reader, MemoryContext mcxt, StrataSuperseded *result)
-{
-	uint64		read = 0;
-	uint64		decoded = 0;
-
-	strata_group_io(reader, &read, &decoded);
-	result->bytes_read += read;
-	result->bytes_decoded += decoded;
-	strata_group_close(reader);
-	MemoryContextReset(mcxt);
-}
-
-static void
-find_hits(Resolve *resolve, HashSupersede *state, MemoryContext mcxt)
-{
-	StrataSuperseded *result = state->result;
-	StrataManifest *manifest = result->manifest;
-	StrataKeyTable *table = resolve->table;
-	int			i;
-
-	for (i = 0; i < manifest->ngroups; i++)
-	{
-		StrataRowGroup *group = &manifest->groups[i];
-		StrataGroupReader *reader;
-		const uint32 *hashes;
-		uint32		nrows;
-		uint32		row;
-
-		CHECK_FOR_INTERRUPTS();
-		if ((result->skip && result->skip[i]) || group->ndeleted == group->ref.rows)
-			continue;
-		reader = open_for_hashes(resolve, group, mcxt, &hashes, &nrows);
-		for (row = 0; row < nrows; row++)
-		{
-			uint32		hash = hashes[row];
-			uint32		k;
-
-			if (row + STRATA_PREFETCH < nrows)
-				strata_key_table_prefetch(table, hashes[row + STRATA_PREFETCH]);
-			if (resolve->nparts > 1 && hash % resolve->nparts != resolve->part)
-				continue;
-			if (strata_row_deleted(group, row))
-				continue;
-			for (k = strata_key_table_head(table, hash); k != STRATA_NO_KEY;
-				 k = table->keys[k].next)
-			{
-				StrataPendingKey *key = &table->keys[k];
-
-				if (key->hash != hash)
-					continue;
-				if (!bit_get(state->hit, k))
-				{
-					/* losers have a winner of the same hash: that one counts */
-					if (!accepted(resolve, key->entry) ||
-						pending_bit(state->losers, key_number(resolve, key)))
-						continue;
-					bit_set(state->hit, k);
-					state->nhit++;
-				}
-				state->sections[i] |= UINT64CONST(1) << key_section(table, k);
-			}
-		}
-		close_for_hashes(reader, mcxt, result);
-	}
-}
-
-/*
- * Base rows whose key is in set, in row groups that share a hash with one of
- * the given sections.
- */
-static void
-supersede_by_set(Resolve *resolve, HashSupersede *state, StrataKeySet *set,
-				 uint64 sections, MemoryContext mcxt)
-{
-	StrataManifest *manifest = state->result->manifest;
-	int			i;
-
-	for (i = 0; i < manifest->ngroups; i++)
-	{
-		StrataRowGroup *group = &manifest->groups[i];
-		StrataGroupReader *reader;
-		const uint32 *hashes;
-		uint32		nrows;
-		uint32		row;
-
-		CHECK_FOR_INTERRUPTS();
-		if ((state->sections[i] & sections) == 0)
-			continue;
-		reader = open_for_hashes(resolve, group, mcxt, &hashes, &nrows);
-		for (row = 0; row < nrows; row++)
-		{
-			Datum		values[INDEX_MAX_KEYS];
-
-			if (!strata_key_set_has_hash(set, hashes[row]) || strata_row_deleted(group, row))
-				continue;
-			strata_group_fetch_key(reader, row, values);
-			if (strata_key_set_find(set, hashes[row], values) != NULL)
-				supersede(state->result, group, row);
-		}
-		close_for_hashes(reader, mcxt, state->result);
-	}
-}
-
-/* What comparing the hits with the base rows is expected to cost. */
-static double
-comparing_cost(Resolve *resolve, HashSupersede *state)
-{
-	StrataManifest *manifest = state->result->manifest;
-	int			rounds = (int) Min(state->nhit * BYTES_COPY / resolve->budget + 1, SECTIONS);
-	double		cost = state->nhit * COST_KEY;
-	int			i;
-	int			round;
-
-	for (round = 0; round < rounds; round++)
-	{
-		int			low = round * SECTIONS / rounds;
-		int			high = (round + 1) * SECTIONS / rounds;
-		uint64		mask = 0;
-
-		for (; low < high; low++)
-			mask |= UINT64CONST(1) << low;
-		for (i = 0; i < manifest->ngroups; i++)
-		{
-			if (state->sections[i] & mask)
-				cost += manifest->groups[i].ref.rows * COST_KEY;
-		}
-	}
-	return cost;
-}
-
-/*
- * Superseded base rows by the hashes of one table: first which pending keys
- * share a hash with a live base row at all.  Their keys are then looked for in
- * the index, or copied, as many as fit at a time, in the order of the log, and
- * compared with the base rows.
- */
-static void
-supersede_by_hash(Resolve *resolve, void *arg)
-{
-	HashSupersede *state = arg;
-	StrataSuperseded *result = state->result;
-	StrataPending *pending = resolve->pending;
-	StrataKeyTable *table = resolve->table;
-	StrataIndexProbe *probe = NULL;
-	StrataKeySet *set;
-	MemoryContext mcxt;
-	uint32		first = 0;
-	uint32		k;
-
-	if (table->nkeys == 0)
-		return;
-	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata row group hashes",
-								 ALLOCSET_DEFAULT_SIZES);
-	state->hit = MemoryContextAllocExtended(CurrentMemoryContext, ((Size) table->nkeys + 7) / 8,
-											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	state->nhit = 0;
-	state->sections = palloc0(sizeof(uint64) * result->manifest->ngroups);
-	find_hits(resolve, state, mcxt);
-
-	set = strata_key_set_create(&pending->store->key, resolve->budget);
-	if (OidIsValid(state->index) && state->nhit > 0 &&
-		state->nhit * COST_PROBE < comparing_cost(resolve, state))
-		probe = strata_keyindex_probe_begin(pending->store, pending->storage, state->index);
-
-	for (k = 0; state->nhit > 0 && k < table->nkeys; k++)
-	{
-		StrataPendingKey *key = &table->keys[k];
-		Datum		values[INDEX_MAX_KEYS];
-
-		if ((k & 7) == 0 && state->hit[k >> 3] == 0)
-		{
-			k += 7;
-			continue;
-		}
-		if ((k & 0xFF) == 0)
-			CHECK_FOR_INTERRUPTS();
-		if (!bit_get(state->hit, k))
-			continue;
-		if (probe)
-		{
-			probe_later(resolve, set, probe, key->entry, key->row, result);
-			continue;
-		}
-		strata_pending_reader_key(resolve->reader, key->entry, key->row, values);
-		if (!strata_key_set_add(set, key->hash, values, k, 0))
-		{
-			supersede_by_set(resolve, state, set, section_mask(table, first, k), mcxt);
-			strata_key_set_reset(set);
-			(void) strata_key_set_add(set, key->hash, values, k, 0);
-			first = k;
-		}
-	}
-	if (probe)
-	{
-		probe_set(set, probe, result);
-		result->index_probes += strata_keyindex_probe_count(probe);
-		strata_keyindex_probe_end(probe);
-	}
-	else if (strata_key_set_count(set) > 0)
-		supersede_by_set(resolve, state, set, section_mask(table, first, table->nkeys - 1), mcxt);
-
-	strata_key_set_free(set);
-	MemoryContextDelete(mcxt);
-	pfree(state->sections);
-	pfree(state->hit);
+	rows->pending = pending;
+	rows->set = strata_key_set_create(&pending->store->key, SIZE_MAX);
+	return rows;
 }
 
 void
-strata_pending_superseded(StrataPending *pending, StrataAccept accept, void *arg,
-						  Oid index, StrataSuperseded *result)
+strata_hidden_rows_add(StrataHiddenRows *rows, uint32 hash, const Datum *keyvalues)
 {
-	StrataPendingLog *log = pending->log;
-	Resolve		resolve;
-	const uint8 *losers;
-	double		keys = 0;
-	double		rows = 0;
-	double		groups = 0;
+	if (!strata_key_set_add(rows->set, hash, keyvalues, strata_key_set_count(rows->set), 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many rows to look for among pending keys")));
+}
+
+uint32
+strata_hidden_rows_find(StrataHiddenRows *rows, StrataAccept accept, void *arg, bool *hidden)
+{
+	StrataKeySet *set = rows->set;
+	StrataPendingLog *log = rows->pending->log;
+	uint32		n = strata_key_set_count(set);
+	uint32		nhidden = 0;
+	StrataResolve		resolve;
+	MemoryContext mcxt;
+	MemoryContext old;
 	int			entry;
-	int			i;
 
-	if (!log->keyed || log->nentries == 0)
-		return;
-	for (i = 0; i < result->manifest->ngroups; i++)
-	{
-		if (result->skip && result->skip[i])
-			continue;
-		rows += result->manifest->groups[i].ref.rows;
-		groups++;
-	}
-	if (groups == 0)
-		return;
-
-	/* losers have a winner of the same key: that one says all */
-	losers = strata_pending_losers(pending, accept, arg);
-	resolve_init(&resolve, pending, accept, arg);
+	memset(hidden, 0, n * sizeof(bool));
+	if (!log->keyed || n == 0)
+		return 0;
+	strata_resolve_init(&resolve, rows->pending, accept, arg);
+	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata key hashes",
+								 ALLOCSET_DEFAULT_SIZES);
 	for (entry = 0; entry < resolve.nentries; entry++)
 	{
-		if (accepted(&resolve, entry))
-			keys += strata_pending_entry_keys(&log->entries[entry]);
-	}
-	keys -= Min(keys, (double) pending->nlosers);
-	if (keys > 0)
-	{
-		if (OidIsValid(index) &&
-			keys * COST_PROBE < rows * COST_HASH + groups * COST_GROUP)
-			supersede_by_index(&resolve, losers, index, result);
-		else
-		{
-			HashSupersede state = {.losers = losers, .index = index, .result = result};
+		const uint32 *hashes = NULL;
+		uint64		first;
+		uint32		nkeys;
+		uint32		row;
 
-			for_each_table(&resolve, supersede_by_hash, &state);
+		CHECK_FOR_INTERRUPTS();
+		if (!resolve_accepts(&resolve, entry))
+			continue;
+		first = log->entries[entry].first_key;
+		nkeys = strata_pending_entry_keys(&log->entries[entry]);
+		if (log->keys == NULL)
+		{
+			old = MemoryContextSwitchTo(mcxt);
+			hashes = strata_pending_hashes(rows->pending, entry);
+			MemoryContextSwitchTo(old);
 		}
+		for (row = 0; row < nkeys; row++)
+		{
+			uint32		hash = hashes ? hashes[row] : log->keys->keys[first + row].hash;
+			Datum		values[INDEX_MAX_KEYS];
+			StrataKeySetItem *item;
+
+			if (!strata_key_set_has_hash(set, hash))
+				continue;
+			strata_pending_reader_key(resolve.reader, entry, row, values);
+			item = strata_key_set_find(set, hash, values);
+			if (item != NULL && !hidden[item->entry])
+			{
+				hidden[item->entry] = true;
+				nhidden++;
+			}
+		}
+		MemoryContextReset(mcxt);
 	}
-	resolve_end(&resolve);
+	MemoryContextDelete(mcxt);
+	strata_resolve_end(&resolve);
+	return nhidden;
+}
+
+void
+strata_hidden_rows_end(StrataHiddenRows *rows)
+{
+	strata_key_set_free(rows->set);
+	pfree(rows);
 }

@@ -7,9 +7,9 @@
  * then the base rows minus deletes minus those that a pending key supersedes.
  * Who loses is known before the first row comes: as a bit per pending version
  * and, when the scan gets to the base, a bit per row of the row groups that
- * lose rows (pending_resolve.c).  Nothing a query filters by is looked at
- * before that: a pending row that no filter lets through still hides the base
- * row of its key.
+ * lose rows (pending_resolve.c, pending_superseded.c).  Nothing a query filters
+ * by is looked at before that: a pending row that no filter lets through still
+ * hides the base row of its key.
  *
  * Only the columns asked for are decoded; of a scan that asks for none, not
  * even the row groups are opened.

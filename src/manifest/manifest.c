@@ -496,6 +496,23 @@ strata_manifest_get(StrataStore *store, Relation storage, Snapshot snapshot)
 	return manifest;
 }
 
+StrataManifest *
+strata_manifest_get_uncached(StrataStore *store, Relation storage, Snapshot snapshot)
+{
+	StrataMetaData meta;
+	StrataManifest *manifest;
+
+	if (!strata_meta_read(storage, &meta))
+	{
+		memset(&meta, 0, sizeof(meta));
+		meta.incarnation = 1;
+		meta.nshards = store->nshards;
+	}
+	manifest = manifest_read(store, storage, &meta, snapshot);
+	manifest_pin(manifest);
+	return manifest;
+}
+
 StrataRowGroup *
 strata_manifest_group(StrataManifest *manifest, uint32 number)
 {

@@ -83,6 +83,10 @@ extern StrataManifest *strata_manifest_get(StrataStore *store, Relation storage,
 										   Snapshot snapshot);
 extern void strata_manifest_release(StrataManifest *manifest);
 
+/* The same from the tables, whatever is cached (verify). */
+extern StrataManifest *strata_manifest_get_uncached(StrataStore *store, Relation storage,
+													Snapshot snapshot);
+
 /* Binary search; NULL when the snapshot does not see that row group. */
 extern StrataRowGroup *strata_manifest_group(StrataManifest *manifest, uint32 number);
 

@@ -5,10 +5,10 @@
  *
  * Every trigger of a merge goes through strata_choose, so that no path is
  * without bounds: a cap on generations, a cap on stored bytes (those of row
- * groups that entries link included) and one on the memory the pass's key map
- * may take.  Any of them ends the choice; lifting one leaves the others.  A
- * generation is indivisible and the first one is always taken, so a pass
- * always makes progress.
+ * groups that entries link included) and one on the memory that entries and
+ * keys take in the pass.  Any of them ends the choice; lifting one leaves the
+ * others.  A generation is indivisible and the first one is always taken, so
+ * a pass always makes progress.
  *
  * Within a shard generations are taken strictly by number, because position
  * decides which version of a key wins; across shards in the order in which
@@ -39,18 +39,11 @@
 #include "miscadmin.h"
 #include "utils/snapmgr.h"
 
-/*
- * What an entry and a key cost in the pass's key map, slack of its growing
- * arrays and the list of deletes included.
- */
+/* What a pass keeps in memory of an entry, slack of the growing array included. */
 #define CHOOSE_ENTRY_MEMORY		(2 * sizeof(StrataPendingEntry))
-#define CHOOSE_KEY_MEMORY		48
 
-/*
- * The map's share of maintenance_work_mem: the sort and the row group being
- * written want some, too, and a pass's memory is to be flat.
- */
-#define CHOOSE_MAP_SHARE		4
+/* The share of maintenance_work_mem that entries and keys may take. */
+#define CHOOSE_MEMORY_SHARE		4
 
 /* Where the pages of a generation start. */
 void
@@ -191,20 +184,19 @@ choose_next_shard(int nshards, List **sealed, const int *next, const bool *over)
 StrataChoice *
 strata_choose(StrataStore *store, Relation storage,
 			  const StrataManifest *manifest,
-			  int max_generations, int64 max_bytes, const uint32 *through)
+			  int max_generations, int64 max_bytes, Size key_memory,
+			  const uint32 *through)
 {
 	StrataChoice *choice = palloc0(sizeof(StrataChoice));
 	List	   *sealed[STRATA_MAX_SHARDS];
 	int			next[STRATA_MAX_SHARDS] = {0};
 	bool		over[STRATA_MAX_SHARDS] = {0};
-	uint64		map_limit = (uint64) maintenance_work_mem * 1024 / CHOOSE_MAP_SHARE;
+	uint64		memory_limit = Min((uint64) maintenance_work_mem, (uint64) strata_merge_memory) *
+		1024 / CHOOSE_MEMORY_SHARE;
 	int			total = 0;
 	int			shard;
 
 	choice->blocked_by = InvalidFullTransactionId;
-
-	/* Leave most of the cluster's budget to others. */
-	map_limit = Min(map_limit, (uint64) strata_merge_memory * 1024 / CHOOSE_MAP_SHARE);
 
 	for (shard = 0; shard < manifest->nshards; shard++)
 	{
@@ -261,13 +253,12 @@ strata_choose(StrataStore *store, Relation storage,
 			continue;
 		}
 
-		memory = counts.entries * CHOOSE_ENTRY_MEMORY;
-		if (store->key.natts > 0)
-			memory += counts.keys * CHOOSE_KEY_MEMORY;
-		if (choice->ngenerations > 0 && choice->memory + memory > map_limit)
+		memory = counts.entries * CHOOSE_ENTRY_MEMORY + counts.keys * key_memory;
+		if (choice->ngenerations > 0 && choice->memory + memory > memory_limit)
 			break;
 
 		choice->memory += memory;
+
 		choice->generations[choice->ngenerations++] = generation;
 		choice->bytes += generation->bytes;
 		next[shard]++;

@@ -9,8 +9,9 @@
  *
  * A view must not wait: not for DDL on one of many stores, and not for
  * maintenance.  A storage relation whose AccessShareLock is not to be had at
- * once is passed over; strata.stores shows its row with nulls, as that of a
- * store that is damaged.
+ * once is passed over; strata.stores shows its row with nulls.  Nor may one
+ * damaged store hide the others: each is looked at in a subtransaction, and
+ * an error becomes a warning.
  *
  * IDENTIFICATION
  *	  src/merge/inspect.c
@@ -103,6 +104,9 @@ typedef struct InspectStore
 	StrataManifest *manifest;
 } InspectStore;
 
+/* Put the rows of one opened store. */
+typedef void (*InspectRows) (InspectStore *store, ReturnSetInfo *rsinfo);
+
 /* A manifest table by name. */
 static Relation
 inspect_open_table(const char *name)
@@ -155,10 +159,12 @@ inspect_stores(void)
 }
 
 /*
- * Open a store without waiting for anybody.  False: not now, or gone.
+ * Open a store without waiting for anybody and put its rows.  False: not now,
+ * or gone.  The lock stays to the end of the transaction: what was looked at
+ * is what a TRUNCATE would take away from the snapshot.
  */
 static bool
-inspect_open(InspectStore *store)
+inspect_store(InspectStore *store, InspectRows rows, ReturnSetInfo *rsinfo)
 {
 	if (!ConditionalLockRelationOid(store->storage_oid, AccessShareLock))
 		return false;
@@ -171,19 +177,76 @@ inspect_open(InspectStore *store)
 	store->store = strata_store_open(store->ftrelid);
 	store->storage = table_open(store->storage_oid, NoLock);
 	store->manifest = strata_manifest_get(store->store, store->storage, GetActiveSnapshot());
-	return true;
-}
 
-/*
- * The lock stays to the end of the transaction: the snapshot looked at what a
- * TRUNCATE would take away.
- */
-static void
-inspect_close(InspectStore *store)
-{
+	rows(store, rsinfo);
+
 	strata_manifest_release(store->manifest);
 	table_close(store->storage, NoLock);
 	strata_store_close(store->store);
+	return true;
+}
+
+/* The same in a subtransaction, where an error becomes a warning. */
+static bool
+inspect_store_guarded(InspectStore *store, InspectRows rows, ReturnSetInfo *rsinfo)
+{
+	MemoryContext old_mcxt = CurrentMemoryContext;
+	ResourceOwner old_owner = CurrentResourceOwner;
+	MemoryContext mcxt = AllocSetContextCreate(old_mcxt, "strata inspect",
+											   ALLOCSET_DEFAULT_SIZES);
+	volatile bool done = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(mcxt);
+	PG_TRY();
+	{
+		done = inspect_store(store, rows, rsinfo);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(old_mcxt);
+		CurrentResourceOwner = old_owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(old_mcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(old_mcxt);
+		CurrentResourceOwner = old_owner;
+
+		if (strata_error_is_transient(error->sqlerrcode))
+			ReThrowError(error);
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 errmsg("could not look at the store of foreign table %u: %s",
+						store->ftrelid, error->message),
+				 errhint("strata.verify() tells more.")));
+		FreeErrorData(error);
+		done = false;
+	}
+	PG_END_TRY();
+	MemoryContextDelete(mcxt);
+	return done;
+}
+
+/*
+ * Put the rows of every store the caller may see.
+ */
+static Datum
+inspect_all(FunctionCallInfo fcinfo, InspectRows rows)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(lc, inspect_stores())
+	{
+		CHECK_FOR_INTERRUPTS();
+		(void) inspect_store_guarded((InspectStore *) lfirst(lc), rows, rsinfo);
+	}
+	return (Datum) 0;
 }
 
 static Datum
@@ -207,77 +270,27 @@ inspect_key(const StrataStore *store)
 										   -1, false, TYPALIGN_INT));
 }
 
-bool
-strata_guard(StrataLook look, void *arg, char **message)
-{
-	MemoryContext mcxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool done = false;
-
-	*message = NULL;
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(mcxt);
-	PG_TRY();
-	{
-		look(arg);
-		ReleaseCurrentSubTransaction();
-		done = true;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(mcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(mcxt);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		*message = pstrdup(error->message != NULL ? error->message : "unknown error");
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(mcxt);
-	CurrentResourceOwner = owner;
-	return done;
-}
-
-/* A row of strata.stores. */
-typedef struct StoresRow
-{
-	InspectStore *store;
-	Datum		values[STORES_NCOLUMNS];
-	bool		isnull[STORES_NCOLUMNS];
-} StoresRow;
-
-/* StrataLook */
+/* The row of strata.stores of a store that was opened. */
 static void
-stores_fill(void *arg)
+stores_row(InspectStore *store, ReturnSetInfo *rsinfo)
 {
-	StoresRow  *row = (StoresRow *) arg;
-	InspectStore *store = row->store;
-	Datum	   *values = row->values;
-	bool	   *isnull = row->isnull;
-	StrataManifest *manifest;
+	StrataManifest *manifest = store->manifest;
+	Datum		values[STORES_NCOLUMNS] = {0};
+	bool		isnull[STORES_NCOLUMNS] = {0};
 	int64		generations = 0;
 	int64		rows = 0;
 	int64		bytes = 0;
 	TimestampTz oldest = 0;
 	bool		present;
 
-	if (!inspect_open(store))
-		return;
-	manifest = store->manifest;
 	for (int shard = 0; shard < store->store->nshards; shard++)
 	{
-		ListCell   *lg;
+		ListCell   *lc;
 
-		foreach(lg, strata_log_generations(store->storage, shard,
+		foreach(lc, strata_log_generations(store->storage, shard,
 										   &manifest->shards[shard], 0))
 		{
-			StrataGeneration *generation = (StrataGeneration *) lfirst(lg);
+			StrataGeneration *generation = (StrataGeneration *) lfirst(lc);
 
 			generations++;
 			rows += (int64) generation->rows;
@@ -287,30 +300,30 @@ stores_fill(void *arg)
 		}
 	}
 
+	values[STORES_STORE] = ObjectIdGetDatum(store->ftrelid);
+	values[STORES_STORAGE] = ObjectIdGetDatum(store->storage_oid);
 	values[STORES_KEY] = inspect_key(store->store);
+	isnull[STORES_KEY] = store->store->key.natts == 0;
 	values[STORES_SHARDS] = Int32GetDatum(store->store->nshards);
 	values[STORES_PENDING_GENERATIONS] = Int64GetDatum(generations);
 	values[STORES_PENDING_ROWS] = Int64GetDatum(rows);
 	values[STORES_PENDING_BYTES] = Int64GetDatum(bytes);
+	isnull[STORES_OLDEST_PENDING_AGE] = oldest == 0;
 	if (oldest != 0)
 		values[STORES_OLDEST_PENDING_AGE] = inspect_age(oldest);
 	values[STORES_BASE_ROWS] = Int64GetDatum((int64) manifest->live_rows);
 	values[STORES_ROW_GROUPS] = Int64GetDatum(manifest->ngroups);
 	values[STORES_BASE_BYTES] = Int64GetDatum((int64) manifest->stored_bytes);
 	values[STORES_RELATION_BYTES] =
-		DirectFunctionCall1(pg_total_relation_size,
-							ObjectIdGetDatum(store->storage_oid));
+		DirectFunctionCall1(pg_total_relation_size, ObjectIdGetDatum(store->storage_oid));
 	values[STORES_KEY_INDEX] =
 		BoolGetDatum(store->store->key.natts > 0 &&
 					 OidIsValid(strata_keyindex_find(store->storage, &present)));
-	memset(isnull, false, sizeof(row->isnull));
-	isnull[STORES_KEY] = store->store->key.natts == 0;
-	isnull[STORES_OLDEST_PENDING_AGE] = oldest == 0;
-	inspect_close(store);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 }
 
 /*
- * strata.stores
+ * strata.stores: a row for every store, in nulls where it cannot be opened.
  */
 Datum
 strata_stores_info(PG_FUNCTION_ARGS)
@@ -321,82 +334,98 @@ strata_stores_info(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(lc, inspect_stores())
 	{
-		StoresRow	row = {0};
-		char	   *message;
+		InspectStore *store = (InspectStore *) lfirst(lc);
+		Datum		values[STORES_NCOLUMNS] = {0};
+		bool		isnull[STORES_NCOLUMNS];
 
 		CHECK_FOR_INTERRUPTS();
-		row.store = (InspectStore *) lfirst(lc);
-		memset(row.isnull, true, sizeof(row.isnull));
-		row.values[STORES_STORE] = ObjectIdGetDatum(row.store->ftrelid);
-		row.values[STORES_STORAGE] = ObjectIdGetDatum(row.store->storage_oid);
-		row.isnull[STORES_STORE] = row.isnull[STORES_STORAGE] = false;
-
-		/* What cannot be read stays null; strata.health() says why. */
-		(void) strata_guard(stores_fill, &row, &message);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row.values, row.isnull);
+		if (inspect_store_guarded(store, stores_row, rsinfo))
+			continue;
+		memset(isnull, true, sizeof(isnull));
+		values[STORES_STORE] = ObjectIdGetDatum(store->ftrelid);
+		values[STORES_STORAGE] = ObjectIdGetDatum(store->storage_oid);
+		isnull[STORES_STORE] = isnull[STORES_STORAGE] = false;
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 	}
 	return (Datum) 0;
 }
 
 /*
- * strata.generations.  Who blocks a generation is not written down anywhere:
- * its entries are read.
+ * Who blocks a generation is not written down anywhere: its entries are read.
+ */
+static void
+generations_rows(InspectStore *store, ReturnSetInfo *rsinfo)
+{
+	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata generation",
+											   ALLOCSET_DEFAULT_SIZES);
+
+	for (int shard = 0; shard < store->store->nshards; shard++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, strata_log_generations(store->storage, shard,
+										   &store->manifest->shards[shard], 0))
+		{
+			StrataGeneration *generation = (StrataGeneration *) lfirst(lc);
+			FullTransactionId blocked_by;
+			Datum		values[GENERATIONS_NCOLUMNS];
+			bool		isnull[GENERATIONS_NCOLUMNS] = {0};
+			MemoryContext old_mcxt = MemoryContextSwitchTo(mcxt);
+
+			CHECK_FOR_INTERRUPTS();
+			blocked_by = strata_generation_blocked_by(store->store, store->storage,
+													  generation, NULL);
+			values[GENERATIONS_STORE] = ObjectIdGetDatum(store->ftrelid);
+			values[GENERATIONS_SHARD] = Int32GetDatum(shard);
+			values[GENERATIONS_GENERATION] = Int64GetDatum((int64) generation->number);
+			values[GENERATIONS_STATE] =
+				CStringGetTextDatum(generation->sealed ? "sealed" : "active");
+			values[GENERATIONS_ROWS] = Int64GetDatum((int64) generation->rows);
+			values[GENERATIONS_BYTES] = Int64GetDatum((int64) generation->bytes);
+			values[GENERATIONS_FIRST_BLOCK] = Int64GetDatum((int64) generation->first.block);
+			values[GENERATIONS_LAST_BLOCK] = Int64GetDatum((int64) generation->last.block);
+			values[GENERATIONS_AGE] = inspect_age(generation->opened_at);
+			values[GENERATIONS_BLOCKED_BY] =
+				TransactionIdGetDatum(XidFromFullTransactionId(blocked_by));
+			isnull[GENERATIONS_BLOCKED_BY] = !FullTransactionIdIsValid(blocked_by);
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+
+			MemoryContextSwitchTo(old_mcxt);
+			MemoryContextReset(mcxt);
+		}
+	}
+	MemoryContextDelete(mcxt);
+}
+
+/*
+ * strata.generations
  */
 Datum
 strata_generations_info(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	MemoryContext mcxt;
-	ListCell   *lc;
+	return inspect_all(fcinfo, generations_rows);
+}
 
-	InitMaterializedSRF(fcinfo, 0);
-	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata generation",
-								 ALLOCSET_DEFAULT_SIZES);
-	foreach(lc, inspect_stores())
+static void
+row_groups_rows(InspectStore *store, ReturnSetInfo *rsinfo)
+{
+	for (int i = 0; i < store->manifest->ngroups; i++)
 	{
-		InspectStore *store = (InspectStore *) lfirst(lc);
+		StrataRowGroup *group = &store->manifest->groups[i];
+		Datum		values[ROW_GROUPS_NCOLUMNS];
+		bool		isnull[ROW_GROUPS_NCOLUMNS] = {0};
 
-		if (!inspect_open(store))
-			continue;
-		for (int shard = 0; shard < store->store->nshards; shard++)
-		{
-			ListCell   *lg;
-
-			foreach(lg, strata_log_generations(store->storage, shard,
-											   &store->manifest->shards[shard], 0))
-			{
-				StrataGeneration *generation = (StrataGeneration *) lfirst(lg);
-				FullTransactionId blocked_by;
-				Datum		values[GENERATIONS_NCOLUMNS];
-				bool		isnull[GENERATIONS_NCOLUMNS] = {0};
-				MemoryContext old_mcxt = MemoryContextSwitchTo(mcxt);
-
-				CHECK_FOR_INTERRUPTS();
-				blocked_by = strata_generation_blocked_by(store->store, store->storage,
-														  generation, NULL);
-				values[GENERATIONS_STORE] = ObjectIdGetDatum(store->ftrelid);
-				values[GENERATIONS_SHARD] = Int32GetDatum(shard);
-				values[GENERATIONS_GENERATION] = Int64GetDatum((int64) generation->number);
-				values[GENERATIONS_STATE] =
-					CStringGetTextDatum(generation->sealed ? "sealed" : "active");
-				values[GENERATIONS_ROWS] = Int64GetDatum((int64) generation->rows);
-				values[GENERATIONS_BYTES] = Int64GetDatum((int64) generation->bytes);
-				values[GENERATIONS_FIRST_BLOCK] = Int64GetDatum((int64) generation->first.block);
-				values[GENERATIONS_LAST_BLOCK] = Int64GetDatum((int64) generation->last.block);
-				values[GENERATIONS_AGE] = inspect_age(generation->opened_at);
-				values[GENERATIONS_BLOCKED_BY] =
-					TransactionIdGetDatum(XidFromFullTransactionId(blocked_by));
-				isnull[GENERATIONS_BLOCKED_BY] = !FullTransactionIdIsValid(blocked_by);
-				tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
-
-				MemoryContextSwitchTo(old_mcxt);
-				MemoryContextReset(mcxt);
-			}
-		}
-		inspect_close(store);
+		CHECK_FOR_INTERRUPTS();
+		values[ROW_GROUPS_STORE] = ObjectIdGetDatum(store->ftrelid);
+		values[ROW_GROUPS_NUMBER] = Int64GetDatum((int64) group->number);
+		values[ROW_GROUPS_ROWS] = Int64GetDatum((int64) group->ref.rows);
+		values[ROW_GROUPS_DELETED] = Int64GetDatum((int64) group->ndeleted);
+		values[ROW_GROUPS_RAW_BYTES] = Int64GetDatum((int64) group->ref.raw_bytes);
+		values[ROW_GROUPS_STORED_BYTES] = Int64GetDatum((int64) group->ref.length);
+		values[ROW_GROUPS_FIRST_BLOCK] = Int64GetDatum((int64) group->ref.extent.block);
+		values[ROW_GROUPS_BLOCKS] = Int64GetDatum((int64) group->ref.extent.nblocks);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 	}
-	MemoryContextDelete(mcxt);
-	return (Datum) 0;
 }
 
 /*
@@ -405,36 +434,7 @@ strata_generations_info(PG_FUNCTION_ARGS)
 Datum
 strata_row_groups_info(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ListCell   *lc;
-
-	InitMaterializedSRF(fcinfo, 0);
-	foreach(lc, inspect_stores())
-	{
-		InspectStore *store = (InspectStore *) lfirst(lc);
-
-		if (!inspect_open(store))
-			continue;
-		for (int i = 0; i < store->manifest->ngroups; i++)
-		{
-			StrataRowGroup *group = &store->manifest->groups[i];
-			Datum		values[ROW_GROUPS_NCOLUMNS];
-			bool		isnull[ROW_GROUPS_NCOLUMNS] = {0};
-
-			CHECK_FOR_INTERRUPTS();
-			values[ROW_GROUPS_STORE] = ObjectIdGetDatum(store->ftrelid);
-			values[ROW_GROUPS_NUMBER] = Int64GetDatum((int64) group->number);
-			values[ROW_GROUPS_ROWS] = Int64GetDatum((int64) group->ref.rows);
-			values[ROW_GROUPS_DELETED] = Int64GetDatum((int64) group->ndeleted);
-			values[ROW_GROUPS_RAW_BYTES] = Int64GetDatum((int64) group->ref.raw_bytes);
-			values[ROW_GROUPS_STORED_BYTES] = Int64GetDatum((int64) group->ref.length);
-			values[ROW_GROUPS_FIRST_BLOCK] = Int64GetDatum((int64) group->ref.extent.block);
-			values[ROW_GROUPS_BLOCKS] = Int64GetDatum((int64) group->ref.extent.nblocks);
-			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
-		}
-		inspect_close(store);
-	}
-	return (Datum) 0;
+	return inspect_all(fcinfo, row_groups_rows);
 }
 
 /*

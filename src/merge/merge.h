@@ -30,14 +30,15 @@ typedef struct StrataChoice
 } StrataChoice;
 
 /*
- * Choose what a pass folds.  Caps of 0 are lifted.  through (may be NULL):
- * newest generation of each shard that may be chosen; later ones do not count
- * as left.  Allocates in CurrentMemoryContext.
+ * Choose what a pass folds.  Caps of 0 are lifted.  key_memory: what the pass
+ * keeps in memory of each key.  through (may be NULL): newest generation of
+ * each shard that may be chosen; later ones do not count as left.  Allocates
+ * in CurrentMemoryContext.
  */
 extern StrataChoice *strata_choose(StrataStore *store, Relation storage,
 								   const StrataManifest *manifest,
 								   int max_generations, int64 max_bytes,
-								   const uint32 *through);
+								   Size key_memory, const uint32 *through);
 
 /*
  * The oldest running xid among the entries of a generation, or invalid when
@@ -206,15 +207,13 @@ extern uint8 *strata_referenced_blocks(StrataStore *store, Relation storage,
 									   BlockNumber *nblocks,
 									   StrataBlockFault report, void *arg);
 
-/* ---- views (inspect.c) ---- */
+/* ---- verify (verify.c) ---- */
 
 /*
- * Call look; when it raises an error, undo what it did and return false with
- * the error's message (palloc'd), so that one damaged store does not make a
- * view of all useless.  Interrupts are errors all the same.
+ * Is an error caught while looking at a store about something else (cancelled,
+ * out of resources, lock timeout)?
  */
-typedef void (*StrataLook) (void *arg);
-extern bool strata_guard(StrataLook look, void *arg, char **message);
+extern bool strata_error_is_transient(int sqlerrcode);
 
 /* ---- freeze (freeze.c): StrataStorageHooks.vacuum ---- */
 

@@ -10,6 +10,8 @@
  *				whatever an earlier pass committed is seen.  The foreign table
  *				is never opened, so a pass stands in nobody's way.
  *	choose		choose.c: bounded in generations, bytes and memory.
+ *	memory		what the pass will take of the cluster's budget (budget.c), in
+ *				one piece; waiting for it gives way to DDL.
  *	index		the key index is built if there is none to probe.
  *	stream		the winning rows of the chosen generations, in log order, into
  *				row groups.  A row group that was loaded in bulk and is large
@@ -23,10 +25,11 @@
  *
  * Appends go on all the while: they touch pages of later generations only.
  *
- * Memory: one row group being compressed, the key map of the chosen
- * generations (bounded by choose.c), eight bytes a superseded row, a sort of
- * fixed size.  Values are read, copied into the writer and forgotten row by
- * row.
+ * Memory: one row group being compressed, the list of the chosen generations'
+ * entries (bounded by choose.c), and for keys, deletes and the sort a fixed
+ * size each.  Values are read, copied into the writer and forgotten row by
+ * row.  Only where there is no index to probe must all keys be kept; then
+ * choose.c bounds these, too.
  *
  * Crash windows: until the commit record no snapshot sees anything of a pass.
  * What is left of one that failed are extents no manifest row names (sweep
@@ -66,6 +69,19 @@
 /* Fold deletes when more rows than this are visible. */
 #define PASS_MAX_DELETES_ROWS	64
 
+/*
+ * Memory for keys.  While their table fits, all are kept in it; else the rule
+ * works through them in partitions.  Small and fixed, so that a pass's peak
+ * does not follow the backlog.
+ */
+#define PASS_KEY_BUDGET			(2 * 1024 * 1024)
+
+/* What a key takes where the table is needed, its list of deletes included. */
+#define PASS_KEY_MEMORY			48
+
+/* Deletes kept in memory before they are written. */
+#define PASS_MAX_DELETES		65536
+
 /* Look around every so many rows. */
 #define PASS_TICK_ROWS			256
 
@@ -82,6 +98,8 @@ typedef struct StrataPass
 	bool	   *committed;		/* by entry */
 	const uint8 *losers;		/* by number of key; NULL: none */
 
+	bool		by_hash;		/* no index to probe, now or by then */
+
 	/* streaming */
 	Bitmapset  *all_columns;
 	Bitmapset  *key_columns;
@@ -93,9 +111,8 @@ typedef struct StrataPass
 
 	/* what changes in the base */
 	StrataSupersede *supersede; /* NULL: no key, or no index at all */
-	uint64	   *deletes;		/* row group << 16 | row */
-	uint64		ndeletes;
-	uint64		max_deletes;
+	uint64	   *deletes;		/* row group << 16 | row, not yet written */
+	int			ndeletes;
 	uint64		winners;		/* rows that went into the base */
 	uint32		generation;		/* being streamed */
 
@@ -153,14 +170,31 @@ pass_loses(StrataPass *pass, const StrataPendingEntry *entry, uint32 row)
 	return pass->losers != NULL && (pass->losers[key / 8] & (1 << (key % 8))) != 0;
 }
 
+static int
+pass_delete_cmp(const void *a, const void *b)
+{
+	uint64		va = *(const uint64 *) a;
+	uint64		vb = *(const uint64 *) b;
+
+	return va < vb ? -1 : va > vb ? 1 : 0;
+}
+
+static void
+pass_write_deletes(StrataPass *pass)
+{
+	if (pass->ndeletes == 0)
+		return;
+	qsort(pass->deletes, pass->ndeletes, sizeof(uint64), pass_delete_cmp);
+	strata_manifest_add_deletes(pass->store, pass->manifest->incarnation,
+								pass->deletes, pass->ndeletes);
+	pass->ndeletes = 0;
+}
+
 static void
 pass_add_delete(StrataPass *pass, uint32 group, uint32 row)
 {
-	if (pass->ndeletes == pass->max_deletes)
-	{
-		pass->max_deletes *= 2;
-		pass->deletes = repalloc_huge(pass->deletes, pass->max_deletes * sizeof(uint64));
-	}
+	if (pass->ndeletes == PASS_MAX_DELETES)
+		pass_write_deletes(pass);
 	pass->deletes[pass->ndeletes++] = (uint64) group << 16 | row;
 }
 
@@ -223,11 +257,7 @@ pass_adopt_group(StrataPass *pass, const StrataPendingEntry *entry)
 			pass_tick(pass);
 
 		if (pass_loses(pass, entry, row))
-		{
-			MemoryContextSwitchTo(pass->mcxt);
 			pass_add_delete(pass, number, row);
-			MemoryContextSwitchTo(group_mcxt);
-		}
 		else if (pass->supersede != NULL)
 		{
 			Datum		keyvalues[INDEX_MAX_KEYS];
@@ -300,7 +330,8 @@ pass_read_keys(StrataPass *pass)
 {
 	int			nentries;
 
-	pass->pending = strata_pending_create(pass->store, pass->storage, pass->mcxt);
+	pass->pending = strata_pending_create(pass->store, pass->storage, pass->mcxt,
+										  pass->by_hash ? 0 : PASS_KEY_BUDGET);
 	for (int shard = 0; shard < pass->store->nshards; shard++)
 	{
 		for (int i = 0; i < pass->choice->ngenerations; i++)
@@ -384,15 +415,6 @@ pass_stream(StrataPass *pass)
 	pass->record->bytes_read += bytes_read + strata_pending_bytes_read(pass->pending);
 }
 
-static int
-pass_delete_cmp(const void *a, const void *b)
-{
-	uint64		va = *(const uint64 *) a;
-	uint64		vb = *(const uint64 *) b;
-
-	return va < vb ? -1 : va > vb ? 1 : 0;
-}
-
 /*
  * The manifest's side of the flip.
  */
@@ -403,14 +425,7 @@ pass_flip(StrataPass *pass)
 	StrataShardState states[STRATA_MAX_SHARDS];
 	bool		changed[STRATA_MAX_SHARDS] = {0};
 
-	if (manifest->ndeletes_rows > PASS_MAX_DELETES_ROWS)
-		strata_manifest_fold_deletes(pass->store, manifest, NULL);
-	if (pass->ndeletes > 0)
-	{
-		qsort(pass->deletes, pass->ndeletes, sizeof(uint64), pass_delete_cmp);
-		strata_manifest_add_deletes(pass->store, manifest->incarnation,
-									pass->deletes, pass->ndeletes);
-	}
+	pass_write_deletes(pass);
 
 	memcpy(states, manifest->shards, sizeof(states));
 	for (int i = 0; i < pass->choice->ngenerations; i++)
@@ -454,6 +469,10 @@ pass_fold(StrataPass *pass)
 	 */
 	strata_meta_begin_pass(pass->storage, GetTopFullTransactionId());
 
+	/* Before any of this pass's own are there: all that are visible go. */
+	if (pass->manifest->ndeletes_rows > PASS_MAX_DELETES_ROWS)
+		strata_manifest_fold_deletes(store, pass->manifest, NULL);
+
 	if (keyed)
 	{
 		if (strata_index_before_merge)
@@ -466,10 +485,12 @@ pass_fold(StrataPass *pass)
 					(pgBufferUsage.shared_blks_hit + pgBufferUsage.shared_blks_read - before);
 		}
 		index = strata_keyindex_find(pass->storage, &index_present);
+		if (!OidIsValid(index) && !pass->by_hash)
+			elog(ERROR, "no usable key index on %s after it was built",
+				 RelationGetRelationName(pass->storage));
 	}
 
-	pass->max_deletes = 1024;
-	pass->deletes = palloc(pass->max_deletes * sizeof(uint64));
+	pass->deletes = palloc(PASS_MAX_DELETES * sizeof(uint64));
 	for (int i = 0; i < store->desc->natts; i++)
 	{
 		if (!TupleDescAttr(store->desc, i)->attisdropped)
@@ -488,7 +509,7 @@ pass_fold(StrataPass *pass)
 	/* What the manifest had to be decoded from, whether it was or not. */
 	record->base_bytes_read += pass->manifest->deletes_bytes;
 
-	if (keyed && !OidIsValid(index))
+	if (pass->by_hash)
 		strata_supersede_by_hash(store, pass->storage, pass->manifest, pass->pending,
 								 pass_accepts, pass, pass_superseded, pass_tick,
 								 pass, record);
@@ -515,6 +536,7 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	StrataPassEnv env;
 	StrataPass *pass;
 	StrataOptions *options;
+	bool		present;
 
 	memset(out, 0, sizeof(*out));
 	out->what = "merge";
@@ -534,11 +556,14 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	STRATA_PAUSE("pass-begin");
 
 	options = pass->store->options;
+	pass->by_hash = pass->store->key.natts > 0 && !strata_index_before_merge &&
+		!OidIsValid(strata_keyindex_find(pass->storage, &present));
 	pass->choice = strata_choose(pass->store, pass->storage, pass->manifest,
 								 request->max_generations < 0 ?
 								 options->merge_max_generations : request->max_generations,
 								 request->max_bytes < 0 ?
 								 options->merge_max_bytes : request->max_bytes,
+								 pass->by_hash ? PASS_KEY_MEMORY : 1,
 								 request->through);
 	out->generations_merged = pass->choice->ngenerations;
 	out->generations_left = pass->choice->left;

@@ -89,19 +89,20 @@ strata_verify_report(StrataVerify *verify, const char *object, const char *probl
 	verify->nfaults++;
 }
 
-/* Does an error say nothing about the store? */
-static bool
-verify_error_is_ours(int sqlerrcode)
+/*
+ * Does an error say nothing about the store, but that something else came up?
+ */
+bool
+strata_error_is_transient(int sqlerrcode)
 {
 	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
 	{
+		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* standby conflict */
 		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* resources */
 		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* cancelled, shut down */
-		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* standby conflict */
-		case MAKE_SQLSTATE('5', '5', '0', '0', '0'):	/* lock timeout */
 			return true;
 		default:
-			return false;
+			return sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
 	}
 }
 
@@ -139,7 +140,7 @@ strata_verify_guard(StrataVerify *verify, const char *object,
 		MemoryContextSwitchTo(old_mcxt);
 		CurrentResourceOwner = old_owner;
 
-		if (verify_error_is_ours(error->sqlerrcode))
+		if (strata_error_is_transient(error->sqlerrcode))
 			ReThrowError(error);
 		strata_verify_fault(verify, object, "%s", error->message);
 		FreeErrorData(error);
@@ -190,6 +191,27 @@ verify_spare_page(StrataVerify *verify, void *arg)
 	if (spare->next_owner == 0 || spare->next_owner > STRATA_MAX_OWNER)
 		strata_verify_fault(verify, "spare page", "next owner id " UINT64_FORMAT " is out of range",
 							spare->next_owner);
+	for (int i = 0; i < verify->manifest->ngroups; i++)
+	{
+		StrataRowGroup *group = &verify->manifest->groups[i];
+
+		if (group->ref.extent.owner >= spare->next_owner)
+			strata_verify_fault(verify, "spare page",
+								"next owner id is " UINT64_FORMAT ", although row group %u has " UINT64_FORMAT,
+								spare->next_owner, group->number, group->ref.extent.owner);
+	}
+	for (int shard = 0; shard < verify->store->nshards; shard++)
+	{
+		StrataShardData data;
+
+		if (strata_shard_read(verify->storage, shard, &data) &&
+			Max(data.tail_extent.owner, data.next_extent.owner) >= spare->next_owner &&
+			Max(data.tail_extent.owner, data.next_extent.owner) >=
+			strata_spare_read(verify->storage)->next_owner)
+			strata_verify_fault(verify, "spare page",
+								"next owner id is " UINT64_FORMAT ", although the log of shard %d has later ones",
+								spare->next_owner, shard);
+	}
 	if (spare->nruns > STRATA_SPARE_MAX_RUNS)
 	{
 		strata_verify_fault(verify, "spare page", "holds %u runs, more than fit", spare->nruns);
@@ -564,7 +586,8 @@ strata_verify(PG_FUNCTION_ARGS)
 	verify.storage = strata_storage_open(verify.store, RecoveryInProgress() ?
 										 AccessShareLock : ShareUpdateExclusiveLock);
 	PushActiveSnapshot(GetLatestSnapshot());
-	verify.manifest = strata_manifest_get(verify.store, verify.storage, GetActiveSnapshot());
+	verify.manifest = strata_manifest_get_uncached(verify.store, verify.storage,
+												   GetActiveSnapshot());
 
 	verify_store(&verify);
 

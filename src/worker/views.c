@@ -18,6 +18,7 @@
 #include "merge/budget.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -26,6 +27,7 @@
 #include "storage/lwlock.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/resowner.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -43,6 +45,43 @@ PG_FUNCTION_INFO_V1(strata_merge_memory_info);
 static const char *const task_names[] = {"look", "seal", "merge", "compact", "sweep", "analyze"};
 static const char *const phase_names[] = {NULL, "choose", "wait for memory", "read", "write",
 "index"};
+
+bool
+strata_guard(StrataLook look, void *arg, char **message)
+{
+	MemoryContext mcxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool done = false;
+
+	*message = NULL;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(mcxt);
+	PG_TRY();
+	{
+		look(arg);
+		ReleaseCurrentSubTransaction();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(mcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(mcxt);
+		CurrentResourceOwner = owner;
+		if (strata_error_is_transient(error->sqlerrcode))
+			ReThrowError(error);
+		*message = pstrdup(error->message != NULL ? error->message : "unknown error");
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(mcxt);
+	CurrentResourceOwner = owner;
+	return done;
+}
 
 static bool
 is_owner(Oid ftrelid)

@@ -67,6 +67,16 @@ extern int	strata_debt_sealed(StrataStore *store, Relation storage);
  */
 extern void strata_take_stock(StrataStore *store, Relation storage);
 
+/* ---- views.c ---- */
+
+/*
+ * Call look; when it raises an error, undo what it did and return false with
+ * the error's message (palloc'd), so that one damaged store does not make a
+ * view of all useless.
+ */
+typedef void (*StrataLook) (void *arg);
+extern bool strata_guard(StrataLook look, void *arg, char **message);
+
 /* ---- trigger.c ---- */
 
 extern void strata_trigger_init(void);

@@ -27,6 +27,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS quickstart.line (
     n    bigint GENERATED ALWAYS AS IDENTITY,
     line text NOT NULL
 );
+CREATE INDEX IF NOT EXISTS line_n ON quickstart.line (n);
 
 CREATE TABLE IF NOT EXISTS quickstart.refused (
     run     timestamptz NOT NULL,
@@ -37,14 +38,11 @@ CREATE TABLE IF NOT EXISTS quickstart.refused (
 
 CREATE OR REPLACE FUNCTION quickstart.record(line text) RETURNS SETOF rollouts
 LANGUAGE sql STABLE AS $$
-    SELECT j->>'id', j->>'run_id', j->>'rollout_id', j->>'group', (j->>'step')::int,
-           (j->>'created_at')::timestamptz, (j->>'reward')::float8, j->>'status', j->>'model',
-           (j->'messages')::jsonb, (j->'metadata')::jsonb, j->>'payload',
-           CASE WHEN json_typeof(j->'token_ids') = 'array'
-                THEN ARRAY(SELECT json_array_elements_text(j->'token_ids')::int) END,
-           CASE WHEN json_typeof(j->'logprobs') = 'array'
-                THEN ARRAY(SELECT json_array_elements_text(j->'logprobs')::real) END
-    FROM (SELECT convert_from(convert_to(substr(line, 2), 'LATIN1'), 'UTF8')::json) AS s(j)
+    SELECT r.*
+    FROM json_to_record(convert_from(convert_to(substr(line, 2), 'LATIN1'), 'UTF8')::json)
+        AS r (id text, run_id text, rollout_id text, "group" text, step int, created_at timestamptz,
+              reward float8, status text, model text, messages jsonb, metadata jsonb, payload text,
+              token_ids int[], logprobs real[])
 $$;
 
 -- Load quickstart.line in chunks; a chunk that fails is loaded line by line,
@@ -65,7 +63,6 @@ DECLARE
     told     timestamptz := clock_timestamp();
 BEGIN
     SELECT count(*), min(n) - 1 INTO total, base FROM quickstart.line;
-    CREATE INDEX IF NOT EXISTS line_n ON quickstart.line (n);
     DELETE FROM quickstart.refused r WHERE r.file = current_setting('quickstart.file');
     WHILE done < total LOOP
         BEGIN
@@ -100,7 +97,7 @@ BEGIN
 END
 $$;
 
--- n rollouts of realistic sizes; every tenth one is sent again, finished.
+-- n rollouts of realistic sizes; every tenth one is sent again, with another reward.
 CREATE OR REPLACE PROCEDURE quickstart.generate(n int) LANGUAGE plpgsql AS $$
 DECLARE
     chunk   int := 200;
@@ -112,7 +109,7 @@ BEGIN
         INSERT INTO rollouts
         SELECT format('run-%s/step-%s/%s', k % 20, k / 20, k), 'run-' || k % 20,
                k::text, 'prompt-' || k % 331, k / 20, timestamptz '2026-01-01' + k * interval '7 s',
-               NULL, 'running', 'policy-7b',
+               (hashint4(k) & 1023) / 1023.0, 'finished', 'policy-7b',
                jsonb_build_array(
                    jsonb_build_object('role', 'system', 'content', 'You solve tasks with the tools given.'),
                    jsonb_build_object('role', 'user', 'content', 'Task ' || k % 331 || ': ' || w.words),
@@ -136,7 +133,7 @@ BEGIN
 
     -- the same ids again: newest wins
     INSERT INTO rollouts
-    SELECT id, run_id, rollout_id, "group", step, created_at, (hashtext(id) & 1023) / 1023.0, 'finished',
+    SELECT id, run_id, rollout_id, "group", step, created_at, (hashtext(id) & 1023) / 1023.0, 'regraded',
            model, messages, metadata, payload, token_ids, logprobs
     FROM rollouts WHERE rollout_id::int % 10 = 0;
     RAISE NOTICE '% rollouts generated', n;

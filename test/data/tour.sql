@@ -3,6 +3,7 @@
 \echo
 \echo '-- rows, and what is still pending in the log'
 SELECT count(*) AS rows, count(DISTINCT id) AS ids, count(DISTINCT run_id) AS runs FROM rollouts;
+SELECT * FROM strata.seal('rollouts');
 SELECT shard, generation, state, rows, pg_size_pretty(bytes) AS bytes FROM strata.generations
 WHERE store = 'rollouts'::regclass ORDER BY shard, generation LIMIT 12;
 \echo '-- one bounded pass, then passes until nothing is pending'
@@ -11,6 +12,7 @@ SET client_min_messages = notice;
 SELECT * FROM strata.merge('rollouts', max_generations => 1);
 \x off
 CALL strata.drain('rollouts');
+SELECT blocks_total, blocks_freed, blocks_truncated FROM strata.sweep('rollouts');
 RESET client_min_messages;
 SELECT shard, generation, state, rows FROM strata.generations WHERE store = 'rollouts'::regclass;
 SELECT what, generations_merged, rows_read, rows_inserted, rows_replaced, row_groups_written AS written,

@@ -14,19 +14,19 @@ plan skip_all => 'no rollouts beside the checkout' unless @files;
 my $node = strata_node('rollouts');
 my $top = $ENV{STRATA_TOP};
 $node->safe_psql('postgres', slurp_file("$top/test/data/quickstart.sql"));
-my $loader = slurp_file("$top/test/data/quickstart.sql");
 
 # The heap twin has its own copy of the loader, with the upsert spelled out.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE rollouts_heap AS SELECT * FROM rollouts;
 ALTER TABLE rollouts_heap ADD PRIMARY KEY (id);
 CREATE PROCEDURE quickstart.load_heap() LANGUAGE plpgsql AS $$
-DECLARE l record;
+DECLARE l record; r rollouts_heap;
 BEGIN
     FOR l IN SELECT line FROM quickstart.line WHERE line !~ '^x\s*$' ORDER BY n LOOP
         BEGIN
-            DELETE FROM rollouts_heap USING quickstart.record(l.line) r WHERE rollouts_heap.id = r.id;
-            INSERT INTO rollouts_heap SELECT * FROM quickstart.record(l.line);
+            SELECT * INTO r FROM quickstart.record(l.line);
+            DELETE FROM rollouts_heap WHERE id = r.id;
+            INSERT INTO rollouts_heap SELECT r.*;
         EXCEPTION WHEN OTHERS THEN NULL;
         END;
     END LOOP;
