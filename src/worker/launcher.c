@@ -51,7 +51,7 @@
 #include "utils/timestamp.h"
 
 /* The list of databases is read again so often. */
-#define LAUNCHER_REFRESH_SEC	60
+#define LAUNCHER_REFRESH_SEC	15
 
 /* While workers run: look whether somebody waits for them. */
 #define LAUNCHER_POLL_MSEC		500
@@ -439,10 +439,10 @@ strata_launcher_main(Datum arg)
 		timeout = start_workers(now);
 		if (give_way())
 			timeout = Min(timeout, LAUNCHER_POLL_MSEC);
+		timeout = Min(timeout, TimestampDifferenceMilliseconds(now, next_refresh) + 1);
 
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Min(timeout, LAUNCHER_REFRESH_SEC * 1000L),
-						 strata_wait_event("StrataLauncherMain"));
+						 timeout, strata_wait_event("StrataLauncherMain"));
 	}
 
 	/* 1: start it again, unless the server is going down. */

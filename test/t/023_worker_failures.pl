@@ -25,10 +25,20 @@ sub wait_for
 # ---- a damaged page in the middle of a generation ----
 create_pair($node, 'bad', "merge_interval '0', merge_after_generations '0'");
 create_pair($node, 'good', "merge_interval '1s'");
-q1(send_rows('bad', 1, 3000, 1, 400) . "SELECT * FROM strata.seal('bad')");
+# Row by row: rows that are sent together become a row group beside the log.
+q1(<<'SQL');
+DO $$BEGIN
+	FOR g IN 1 .. 300 LOOP
+		INSERT INTO bad VALUES ('k' || g, 1, g, NULL, NULL, (SELECT string_agg(md5(g::text || i), '') FROM generate_series(1, 10) i));
+	END LOOP;
+END$$;
+INSERT INTO bad_heap SELECT * FROM bad;
+SELECT * FROM strata.seal('bad')
+SQL
 my ($first, $last) = split /\|/, q1("SELECT first_block, last_block FROM strata.generations WHERE store = 'bad'::regclass AND state = 'sealed'");
 my $path = $node->data_dir . '/' . q1("SELECT pg_relation_filepath(storage) FROM strata.stores WHERE store = 'bad'::regclass");
-my $block = $last;
+cmp_ok($last, '>', $first + 4, 'a generation of many pages');
+my $block = int(($first + $last) / 2);
 $node->stop;
 open my $file, '+<', $path or die;
 binmode $file;

@@ -18,9 +18,10 @@ sub q1 { return $node->safe_psql('postgres', $_[0]); }
 # RssAnon of all workers together, in bytes.
 sub workers_rss
 {
+	my ($watch) = @_;
 	my $sum = 0;
 	my $largest = 0;
-	for my $pid (split /\n/, q1("SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata worker'"))
+	for my $pid (split /\n/, $watch->query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata worker'"))
 	{
 		my $text = eval { slurp_file("/proc/$pid/status") } // '';
 		next unless $text =~ /^RssAnon:\s+(\d+)/m;
@@ -35,35 +36,42 @@ for my $s (1 .. 8)
 {
 	# Random text does not compress: stored as large as it is.
 	q1("CREATE FOREIGN TABLE s$s (id int, p text) SERVER strata OPTIONS (key 'id', merge_interval '1s', merge_after_generations '1')");
-	for my $v (1 .. 2)
+	# Three rows of 1 MB a statement: too little to be adopted as they lie.
+	for my $v (1 .. 4)
 	{
-		q1("INSERT INTO s$s SELECT g, (SELECT string_agg(md5(random()::text || i || g), '') FROM generate_series(1, 32768) i) FROM generate_series(1, 6) g; SELECT * FROM strata.seal('s$s')");
+		q1("INSERT INTO s$s SELECT $v * 3 + g, (SELECT string_agg(md5(random()::text || i || g), '') FROM generate_series(1, 32768) i) FROM generate_series(1, 3) g");
 	}
+	q1("SELECT * FROM strata.seal('s$s')");
 }
+# So that passes overlap for long enough to be seen.
+pause_arm($node, 'pass-after-budget', 'sleep 500');
 q1("ALTER SYSTEM RESET strata.max_workers; SELECT pg_reload_conf()");
 q1("INSERT INTO s1 VALUES (1000, 'x')");
 my ($taken, $waiting, $most, $rss) = (0, 0, 0, 0);
+my $watch = $node->background_psql('postgres');
 my $end = time + 180;
 while (time < $end)
 {
-	my ($t, $w, $n, $left) = split /\|/, q1("SELECT taken, waiting, (SELECT count(*) FROM strata.workers), (SELECT sum(pending_generations) FROM strata.stores) FROM strata.merge_memory()");
+	my ($t, $w, $n, $left) = split /\|/, $watch->query("SELECT taken, waiting, (SELECT count(*) FROM strata.workers), (SELECT sum(pending_generations) FROM strata.stores) FROM strata.merge_memory()");
 	$taken = $t if $t > $taken;
 	$waiting = $w if $w > $waiting;
 	$most = $n if $n > $most;
-	my ($sum) = workers_rss();
+	my ($sum) = workers_rss($watch);
 	$rss = $sum if $sum > $rss;
 	last if $left == 0;
 	sleep 0.02;
 }
+pause_clear($node, 'pass-after-budget');
 is(q1('SELECT sum(pending_generations) FROM strata.stores'), 0, 'all eight stores are merged');
 cmp_ok($taken, '>', 0, 'memory is taken from the budget');
 cmp_ok($taken, '<=', $budget * $MB, sprintf('at most the budget: %.1f MB', $taken / $MB));
+cmp_ok($waiting, '>', 0, "workers wait for memory: $waiting");
 cmp_ok($most, '>', 1, "several workers at once: $most");
 note sprintf 'waiting at most %d, RssAnon of all workers %.1f MB', $waiting, $rss / $MB;
 # Beside what passes take, a worker is a backend with its caches.
 cmp_ok($rss, '<=', $budget * $MB + 4 * 20 * $MB, sprintf('RSS of all workers %.1f MB', $rss / $MB));
 is(q1("SELECT max(peak_memory) <= " . $budget * $MB . " FROM strata.merges"), 't', 'so say the passes');
-is(q1("SELECT string_agg(c::text, ' ') FROM (SELECT (SELECT count(*) FROM s2) c UNION ALL SELECT count(DISTINCT length(p)) FROM s2) x"), '6 1', 'rows are there');
+is(q1("SELECT string_agg(c::text, ' ') FROM (SELECT (SELECT count(*) FROM s2) c UNION ALL SELECT count(DISTINCT length(p)) FROM s2) x"), '12 1', 'rows are there');
 
 # ---- no budget to speak of: one at a time, and all finish ----
 $node->append_conf('postgresql.conf', "strata.merge_memory = '8MB'");
@@ -95,19 +103,22 @@ q1("DO \$\$BEGIN FOR i IN 1 .. $backlog LOOP INSERT INTO backlog SELECT g, i FRO
 is(q1("SELECT pending_generations >= $backlog FROM strata.stores WHERE store = 'backlog'::regclass"), 't', "$backlog generations pending");
 q1("CREATE FOREIGN TABLE small (id int, v text) SERVER strata OPTIONS (key 'id', merge_interval '1s')");
 is(q1("SELECT count(*), sum(v::int) FROM backlog"), ($backlog + 20) . '|' . q1("SELECT sum(least(g, $backlog)) FROM generate_series(1, $backlog + 20) g"), 'reads are right meanwhile');
+pause_arm($node, 'pass-begin', 'sleep 40');
 q1("ALTER SYSTEM RESET strata.max_workers; SELECT pg_reload_conf()");
 q1("INSERT INTO small VALUES (1, 'x')");
 my (@rss, $small_done);
 $end = time + 300;
 while (time < $end)
 {
-	my ($sum, $largest) = workers_rss();
+	my ($sum, $largest) = workers_rss($watch);
 	push @rss, $largest if $largest;
-	my ($left, $small) = split /\|/, q1("SELECT pending_generations, (SELECT pending_generations FROM strata.stores WHERE store = 'small'::regclass) FROM strata.stores WHERE store = 'backlog'::regclass");
+	my ($left, $small) = split /\|/, $watch->query("SELECT pending_generations, (SELECT pending_generations FROM strata.stores WHERE store = 'small'::regclass) FROM strata.stores WHERE store = 'backlog'::regclass");
 	$small_done //= $left if $small == 0;
 	last if $left == 0;
 	sleep 0.2;
 }
+pause_clear($node, 'pass-begin');
+$watch->quit;
 is(q1("SELECT pending_generations FROM strata.stores WHERE store = 'backlog'::regclass"), 0, 'the backlog is drained');
 cmp_ok($small_done // 0, '>', 0, 'a small store did not wait for it');
 my @sorted = sort { $a <=> $b } @rss[ @rss / 4 .. $#rss ];
