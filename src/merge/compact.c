@@ -17,6 +17,10 @@
  * ones by new snapshots.  Pending versions hide base rows by key, so it does
  * not matter where a base row lies.
  *
+ * Asked to, it also moves row groups that lie far behind in a file of which most
+ * is free into the free space before them, so that the next sweep can cut the
+ * end off.
+ *
  * Bounded by the stored bytes of what is read, as a merge is; at least two row
  * groups are taken, so that it gets on whatever the bound.  Memory is that of
  * one row group.  A sparse row group of few huge rows is left alone until all
@@ -39,6 +43,7 @@
 #include "merge/output.h"
 #include "merge/progress.h"
 #include "pause.h"
+#include "storage/extent.h"
 #include "storage/metapage.h"
 
 #include "access/xact.h"
@@ -57,6 +62,13 @@
  * large to be copied.
  */
 #define COMPACT_MAX_FULL		2
+
+/*
+ * A file is worth shortening when at least half of so many blocks is free.  It
+ * is not cut closer than to a part more than what is used.
+ */
+#define SHORTEN_MIN_BLOCKS		1024
+#define SHORTEN_SLACK_FRACTION	8
 
 typedef struct Compact
 {
@@ -126,12 +138,106 @@ compact_tick(void *arg)
 }
 
 /*
+ * Where the file could end if what lies behind were moved, or
+ * InvalidBlockNumber when it is not worth it.  *room receives the length of the
+ * longest free run before.
+ */
+static BlockNumber
+shorten_to(Relation storage, uint32 *room)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(storage);
+	StrataSpareData *spare = nblocks >= SHORTEN_MIN_BLOCKS ? strata_spare_read(storage) : NULL;
+	BlockNumber nfree = 0;
+	BlockNumber end;
+
+	*room = 0;
+	if (spare == NULL)
+		return InvalidBlockNumber;
+	for (uint32 i = 0; i < spare->nruns; i++)
+		nfree += spare->runs[i].nblocks;
+	if (nfree < nblocks / 2)
+	{
+		pfree(spare);
+		return InvalidBlockNumber;
+	}
+
+	end = nblocks - nfree;
+	end += Max(end / SHORTEN_SLACK_FRACTION, SHORTEN_MIN_BLOCKS / SHORTEN_SLACK_FRACTION);
+	for (uint32 i = 0; i < spare->nruns; i++)
+	{
+		const StrataSpareRun *run = &spare->runs[i];
+
+		if (run->block < end)
+			*room = Max(*room, Min(run->nblocks, end - run->block));
+	}
+	pfree(spare);
+	return end;
+}
+
+bool
+strata_compact_can_shorten(const StrataManifest *manifest, Relation storage)
+{
+	uint32		room;
+	BlockNumber end = shorten_to(storage, &room);
+
+	for (int i = 0; end != InvalidBlockNumber && i < manifest->ngroups; i++)
+	{
+		const StrataExtent *extent = &manifest->groups[i].ref.extent;
+
+		if (extent->block + extent->nblocks > end && extent->nblocks <= room)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Choose row groups to be moved to the front, as many as the longest free run
+ * there surely takes: the file must not grow.
+ */
+static void
+compact_choose_far(Compact *compact, int64 max_bytes)
+{
+	StrataManifest *manifest = compact->env->manifest;
+	uint32		room;
+	BlockNumber end = shorten_to(compact->env->storage, &room);
+
+	/* Those chosen already will be written, too. */
+	for (int i = 0; i < manifest->ngroups; i++)
+	{
+		const StrataRowGroup *group = &manifest->groups[i];
+
+		if (compact->chosen[i] && !is_dead(group))
+			room -= Min(room, group->ref.extent.nblocks);
+	}
+	for (int i = 0; end != InvalidBlockNumber && i < manifest->ngroups; i++)
+	{
+		const StrataRowGroup *group = &manifest->groups[i];
+		const StrataExtent *extent = &group->ref.extent;
+
+		if (compact->chosen[i] || extent->block + extent->nblocks <= end ||
+			extent->nblocks > room ||
+			group->ref.raw_bytes > COMPACT_MAX_FULL * (uint64) compact->env->store->options->row_group_bytes)
+			continue;
+		if (compact->nread > 0 && max_bytes > 0 &&
+			compact->bytes + group->ref.length > (uint64) max_bytes)
+		{
+			compact->result->row_groups_left++;
+			continue;
+		}
+		compact->chosen[i] = true;
+		compact->bytes += group->ref.length;
+		compact->nread++;
+		room -= extent->nblocks;
+	}
+}
+
+/*
  * Choose what is rewritten: dead row groups, which cost nothing, all of them;
  * then sparse and small ones, oldest first, as far as the bound allows.  One
  * small row group alone is not worth it.
  */
 static void
-compact_choose(Compact *compact, int64 max_bytes)
+compact_choose(Compact *compact, int64 max_bytes, bool shorten)
 {
 	StrataStore *store = compact->env->store;
 	StrataManifest *manifest = compact->env->manifest;
@@ -170,6 +276,8 @@ compact_choose(Compact *compact, int64 max_bytes)
 		compact->nread = 0;
 		compact->bytes = 0;
 	}
+	if (shorten)
+		compact_choose_far(compact, max_bytes);
 	for (int i = 0; i < manifest->ngroups; i++)
 	{
 		if (compact->chosen[i])
@@ -300,7 +408,8 @@ compact_rewrite(Compact *compact)
 }
 
 bool
-strata_compact_pass(Oid ftrelid, int64 max_bytes, bool nowait, StrataCompactResult *out)
+strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
+					StrataCompactResult *out)
 {
 	StrataPassEnv env;
 	Compact    *compact;
@@ -316,7 +425,8 @@ strata_compact_pass(Oid ftrelid, int64 max_bytes, bool nowait, StrataCompactResu
 	compact->record.started = out->started = GetCurrentTimestamp();
 	STRATA_PAUSE("compact-begin");
 
-	compact_choose(compact, max_bytes < 0 ? env.store->options->merge_max_bytes : max_bytes);
+	compact_choose(compact, max_bytes < 0 ? env.store->options->merge_max_bytes : max_bytes,
+				   shorten);
 	if (out->row_groups_read > 0)
 	{
 		strata_progress_start(STRATA_PHASE_WAIT, (uint32) compact->nread, compact->bytes);

@@ -190,10 +190,14 @@ extern void strata_compact_need(StrataStore *store, const StrataManifest *manife
 /*
  * One bounded pass: rewrite small and sparse row groups of at most max_bytes
  * (negative: the table's option; 0: no cap; the first two are always taken).
- * nowait as in strata_merge_pass.
+ * shorten: also those at the end of a file of which most is free.  nowait as
+ * in strata_merge_pass.
  */
-extern bool strata_compact_pass(Oid ftrelid, int64 max_bytes, bool nowait,
+extern bool strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
 								StrataCompactResult *out);
+
+/* Would shortening move anything? */
+extern bool strata_compact_can_shorten(const StrataManifest *manifest, Relation storage);
 
 /*
  * Which blocks are referred to by what, for sweep and verify: one bit a block

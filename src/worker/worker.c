@@ -93,6 +93,9 @@
 #define SWEEP_PAUSE_MAX_SEC		600
 #define SWEEP_PAUSE_FACTOR		20
 
+/* Shorten the file of a store of which nothing was merged for so long. */
+#define SHORTEN_QUIET_SEC		30
+
 /* Sweep the key index, too, when so many of its entries are dead. */
 #define SWEEP_TIDS_MIN			10000
 #define SWEEP_TIDS_FRACTION		5
@@ -458,6 +461,7 @@ static bool
 upkeep_due(const StrataSharedStore *shared, TimestampTz now)
 {
 	return shared->compact_due ||
+		(shared->shorten_at != 0 && shared->shorten_at <= now) ||
 		(shared->unswept_bytes >= SWEEP_IDLE_BYTES && shared->next_sweep <= now);
 }
 
@@ -495,6 +499,8 @@ look_at(Oid ftrelid, List **due)
 		note_due(debt->due);
 	if (have && known.unswept_bytes >= SWEEP_IDLE_BYTES && known.next_sweep > now)
 		note_due(known.next_sweep);
+	if (have && known.shorten_at > now)
+		note_due(known.shorten_at);
 
 	if (++worker.looked >= WORKER_CACHED_STORES)
 	{
@@ -602,12 +608,13 @@ step_stock(StrataDebt *debt)
 }
 
 static StrataCompactResult compact_result;
+static bool compact_shorten;
 
 /* WorkerStep */
 static void
 step_compact(StrataDebt *debt)
 {
-	pass_ran = strata_compact_pass(debt->store, -1, true, &compact_result);
+	pass_ran = strata_compact_pass(debt->store, -1, compact_shorten, true, &compact_result);
 }
 
 static StrataSweepResult sweep_result;
@@ -622,6 +629,7 @@ step_sweep(StrataDebt *debt)
 
 static int64 store_rows;
 static int64 store_bytes;
+static bool store_can_shorten;
 
 /* WorkerStep: how large the store is, to weigh upkeep against. */
 static void
@@ -632,12 +640,14 @@ step_size(StrataDebt *debt)
 	StrataManifest *manifest;
 
 	store_rows = store_bytes = 0;
+	store_can_shorten = false;
 	if (!open_store(debt->store, AccessShareLock, &store, &storage))
 		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
 	store_rows = (int64) manifest->live_rows;
 	store_bytes = (int64) RelationGetNumberOfBlocks(storage) * BLCKSZ;
+	store_can_shorten = strata_compact_can_shorten(manifest, storage);
 	strata_manifest_release(manifest);
 	PopActiveSnapshot();
 	table_close(storage, NoLock);
@@ -783,6 +793,25 @@ sweep_store(StrataDebt *debt, const char *name)
 	return true;
 }
 
+/*
+ * A store that is written to makes use of its free space; only one that has
+ * been quiet for a while is worth shortening.
+ */
+static void
+note_shorten(Oid ftrelid, TimestampTz now)
+{
+	StrataSharedStore *shared = strata_store_lock(ftrelid, false);
+
+	if (shared == NULL)
+		return;
+	shared->shorten_at = store_can_shorten ?
+		Max(shared->last_merge + SHORTEN_QUIET_SEC * USECS_PER_SEC,
+			now + SWEEP_PAUSE_SEC * USECS_PER_SEC) : 0;
+	if (shared->shorten_at != 0)
+		note_due(shared->shorten_at);
+	strata_store_unlock();
+}
+
 /* Compact, sweep and analyze, each when it pays. */
 static bool
 keep_up(StrataDebt *debt, const char *name, bool idle)
@@ -792,7 +821,9 @@ keep_up(StrataDebt *debt, const char *name, bool idle)
 
 	if (!strata_store_look(debt->store, &known))
 		return true;
-	if (known.compact_due && !compact_store(debt, name))
+	compact_shorten = idle && known.shorten_at != 0 &&
+		known.shorten_at <= GetCurrentTimestamp();
+	if ((known.compact_due || compact_shorten) && !compact_store(debt, name))
 		return false;
 	if (!strata_store_look(debt->store, &known))
 		return true;
@@ -806,7 +837,8 @@ keep_up(StrataDebt *debt, const char *name, bool idle)
 	{
 		sweep_with_index = known.dead_tids >= SWEEP_TIDS_MIN &&
 			known.dead_tids >= store_rows / SWEEP_TIDS_FRACTION;
-		if (!sweep_store(debt, name))
+		if (!sweep_store(debt, name) ||
+			!run_step(STRATA_TASK_LOOK, debt, step_size))
 			return false;
 	}
 	else if (known.unswept_bytes >= SWEEP_IDLE_BYTES)
@@ -826,6 +858,7 @@ keep_up(StrataDebt *debt, const char *name, bool idle)
 			strata_store_unlock();
 		}
 	}
+	note_shorten(debt->store, now);
 	return true;
 }
 
