@@ -189,6 +189,23 @@ RETURNS record
 COMMENT ON FUNCTION strata.sweep(regclass) IS
     'make space that nothing refers to available for reuse';
 
+CREATE FUNCTION strata.compact(
+    relation regclass,
+    max_bytes bigint DEFAULT NULL,
+    OUT row_groups_read bigint,
+    OUT row_groups_left bigint,
+    OUT row_groups_written bigint,
+    OUT rows_moved bigint,
+    OUT rows_dropped bigint,
+    OUT bytes_read bigint,
+    OUT bytes_written bigint,
+    OUT peak_memory bigint,
+    OUT elapsed interval)
+RETURNS record
+    LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_compact';
+COMMENT ON FUNCTION strata.compact(regclass, bigint) IS
+    'rewrite small and mostly deleted row groups, in one bounded pass; 0 lifts the cap';
+
 CREATE FUNCTION strata.verify(
     relation regclass,
     swept boolean DEFAULT false,
@@ -304,7 +321,112 @@ RETURNS SETOF record
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_merges_info';
 COMMENT ON FUNCTION strata.merges_info() IS 'rows of the view strata.merges';
 
-CREATE VIEW strata.stores AS SELECT * FROM strata.stores_info();
+CREATE FUNCTION strata.store_states_info(
+    OUT store regclass,
+    OUT wanted_by text,
+    OUT last_merge timestamptz,
+    OUT failures int,
+    OUT last_sqlstate text,
+    OUT last_error text,
+    OUT last_error_at timestamptz,
+    OUT next_try timestamptz)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_store_states_info';
+COMMENT ON FUNCTION strata.store_states_info() IS 'what background workers know of stores';
+
+CREATE FUNCTION strata.workers_info(
+    OUT pid int,
+    OUT database name,
+    OUT task text,
+    OUT store regclass,
+    OUT phase text,
+    OUT planned bigint,
+    OUT done bigint,
+    OUT bytes_planned bigint,
+    OUT bytes_done bigint,
+    OUT since timestamptz,
+    OUT started timestamptz)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_workers_info';
+COMMENT ON FUNCTION strata.workers_info() IS 'rows of the view strata.workers';
+
+CREATE FUNCTION strata.stat_info(
+    OUT store regclass,
+    OUT passes bigint,
+    OUT generations bigint,
+    OUT rows_read bigint,
+    OUT rows_merged bigint,
+    OUT bytes_merged bigint,
+    OUT bytes_written bigint,
+    OUT busy_ms float8,
+    OUT failures bigint,
+    OUT gave_way bigint,
+    OUT compactions bigint,
+    OUT sweeps bigint,
+    OUT blocks_freed bigint,
+    OUT analyzes bigint,
+    OUT since timestamptz)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_stat_info';
+COMMENT ON FUNCTION strata.stat_info() IS 'rows of the view strata.stat';
+
+CREATE FUNCTION strata.merge_memory(
+    OUT taken bigint,
+    OUT available bigint,
+    OUT waiting int)
+RETURNS record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_merge_memory_info';
+COMMENT ON FUNCTION strata.merge_memory() IS
+    'what running merges take of the setting strata.merge_memory, and how many wait for some';
+
+CREATE FUNCTION strata.health_info(
+    OUT severity text,
+    OUT store regclass,
+    OUT what text,
+    OUT advice text)
+RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_health_info';
+COMMENT ON FUNCTION strata.health_info() IS 'the part of strata.health() that looks at stores and workers';
+
+CREATE FUNCTION strata.health(
+    OUT severity text,
+    OUT store regclass,
+    OUT what text,
+    OUT advice text)
+RETURNS SETOF record
+    LANGUAGE SQL STRICT VOLATILE PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT severity, store, what, advice FROM strata.health_info()
+    UNION ALL
+    SELECT 'warning', NULL, format('session %s holds a snapshot since %s', pid, xact_start),
+           'Space and index entries that it may still see cannot be reclaimed: end it if it is idle.'
+    FROM pg_stat_activity
+    WHERE backend_xmin IS NOT NULL AND xact_start < now() - interval '10 minutes'
+        AND backend_type = 'client backend'
+    UNION ALL
+    SELECT 'warning', NULL, format('transaction %L is prepared since %s', gid, prepared),
+           'It keeps generations from being merged and space from being reclaimed: commit it or roll it back.'
+    FROM pg_prepared_xacts
+    WHERE prepared < now() - interval '10 minutes' AND database = current_database()
+    UNION ALL
+    SELECT 'warning', NULL, format('replication slot %s, not in use, holds back what can be reclaimed', slot_name),
+           'Drop it if nothing will use it again.'
+    FROM pg_replication_slots
+    WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL)
+    UNION ALL
+    SELECT 'info', NULL, format('standby %s sends no feedback', coalesce(nullif(application_name, ''), client_addr::text, pid::text)),
+           'Sweeps may cancel its queries; hot_standby_feedback = on on the standby prevents that.'
+    FROM pg_stat_replication
+    WHERE state = 'streaming' AND backend_xmin IS NULL
+        AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = pg_stat_replication.pid AND s.xmin IS NOT NULL)
+    $$;
+COMMENT ON FUNCTION strata.health() IS 'what is wrong with stores and workers, and what to do about it; no row: nothing';
+
+CREATE VIEW strata.stores AS
+    SELECT s.*, t.wanted_by, t.last_merge, t.failures, t.last_sqlstate, t.last_error,
+           t.last_error_at, t.next_try
+    FROM strata.stores_info() s LEFT JOIN strata.store_states_info() t ON t.store OPERATOR(pg_catalog.=) s.store;
 COMMENT ON VIEW strata.stores IS 'strata foreign tables: what is pending, what is merged, sizes';
 
 CREATE VIEW strata.generations AS SELECT * FROM strata.generations_info();
@@ -316,7 +438,14 @@ COMMENT ON VIEW strata.row_groups IS 'row groups of base tables';
 CREATE VIEW strata.merges AS SELECT * FROM strata.merges_info();
 COMMENT ON VIEW strata.merges IS 'recent passes and their counters';
 
-GRANT SELECT ON strata.stores, strata.generations, strata.row_groups, strata.merges TO PUBLIC;
+CREATE VIEW strata.workers AS SELECT * FROM strata.workers_info();
+COMMENT ON VIEW strata.workers IS 'background workers of all databases, and what they do';
+
+CREATE VIEW strata.stat AS SELECT * FROM strata.stat_info();
+COMMENT ON VIEW strata.stat IS 'what background workers did for each store since the server started';
+
+GRANT SELECT ON strata.stores, strata.generations, strata.row_groups, strata.merges,
+    strata.workers, strata.stat TO PUBLIC;
 
 -- ---------------------------------------------------------------------------
 -- Life cycle.  Created last, so that they do not see the script itself.

@@ -21,6 +21,7 @@
 #include "access/xloginsert.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000
 #error "strata needs PostgreSQL 15 or later"
@@ -131,5 +132,18 @@ typedef RelFileLocator StrataFileId;
 #else
 #define strata_analyze_delay()	vacuum_delay_point(true)
 #endif
+
+/*
+ * The wait event of a name; before 17 all extensions share one.
+ */
+static inline uint32
+strata_wait_event(const char *name)
+{
+#if PG_VERSION_NUM < 170000
+	return PG_WAIT_EXTENSION;
+#else
+	return WaitEventExtensionNew(name);
+#endif
+}
 
 #endif							/* STRATA_COMPAT_H */

@@ -4,8 +4,9 @@
  *	  Loading of the library: GUCs, and what lower layers ask of higher ones.
  *
  * The library is loaded on demand (by the foreign data wrapper, the event
- * triggers or the access method's handler) or by shared_preload_libraries; all
- * of what is done here works in both cases.
+ * triggers or the access method's handler) or by shared_preload_libraries.
+ * Only in the latter case are there shared memory and a launcher; everything
+ * else works in both.
  *
  * IDENTIFICATION
  *	  src/init.c
@@ -20,10 +21,13 @@
 #include "log/walk.h"
 #include "manifest/lifecycle.h"
 #include "manifest/options.h"
+#include "merge/budget.h"
 #include "merge/merge.h"
 #include "storage/relation_am.h"
+#include "worker/worker.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 PG_MODULE_MAGIC;
@@ -46,10 +50,21 @@ void
 _PG_init(void)
 {
 	strata_define_gucs();
+	strata_budget_define_gucs();
+	strata_shared_define_gucs();
 	MarkGUCPrefixReserved("strata");
 
 	strata_storage_hooks.index_build = strata_keyindex_build_scan;
 	strata_storage_hooks.vacuum = strata_freeze;
 	strata_log_is_empty_hook = log_is_empty;
+
+	/* Called in the reverse order: the trigger sees what the memtable does. */
+	strata_trigger_init();
 	strata_memtable_init();
+
+	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
+	{
+		strata_shared_request();
+		strata_launcher_register();
+	}
 }

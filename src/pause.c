@@ -30,7 +30,7 @@
 
 /* Wait while the file is there; meanwhile <point>.reached says that we do. */
 static void
-wait_for_removal(const char *file, const char *point)
+wait_for_removal(const char *file, const char *point, bool interruptible)
 {
 	char		reached[MAXPGPATH];
 	FILE	   *mark;
@@ -41,7 +41,11 @@ wait_for_removal(const char *file, const char *point)
 	if (mark != NULL)
 		fclose(mark);
 	while (stat(file, &st) == 0)
+	{
 		pg_usleep(PAUSE_POLL_USEC);
+		if (interruptible)
+			CHECK_FOR_INTERRUPTS();
+	}
 	(void) unlink(reached);
 }
 
@@ -65,13 +69,15 @@ strata_pause(const char *name)
 	action[strcspn(action, "\r\n")] = '\0';
 
 	if (strcmp(action, "wait") == 0)
-		wait_for_removal(path, path);
+		wait_for_removal(path, path, false);
+	else if (strcmp(action, "hang") == 0)
+		wait_for_removal(path, path, true);
 	else if (strcmp(action, "hold") == 0)
 	{
 		/* renaming lets only one in */
 		snprintf(held, sizeof(held), "%s.held", path);
 		if (rename(path, held) == 0)
-			wait_for_removal(held, path);
+			wait_for_removal(held, path, false);
 	}
 	else if (strcmp(action, "error") == 0)
 	{

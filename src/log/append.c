@@ -105,6 +105,8 @@ typedef struct AppendRequest
 	bool		want_extent;	/* few pages are left, none prepared */
 } AppendRequest;
 
+StrataLogAppended strata_log_appended_hook = NULL;
+
 static void start_entry(AppendRequest *request, Page page);
 static void put_bytes(Page page, const void *data, Size length);
 static void append_entry(AppendRequest *request);
@@ -407,6 +409,7 @@ strata_log_append(StrataStore *store, Relation storage, int shard,
 {
 	const StrataOptions *options = store->options;
 	AppendRequest request = {0};
+	bool		sealed = false;
 
 	if (shard < 0 || shard >= store->nshards)
 		elog(ERROR, "invalid shard %d", shard);
@@ -429,7 +432,9 @@ strata_log_append(StrataStore *store, Relation storage, int shard,
 		 request.generation_bytes >= (uint64) options->generation_max_bytes) ||
 		(options->generation_max_rows > 0 &&
 		 request.generation_rows >= (uint64) options->generation_max_rows))
-		(void) seal_generation(storage, shard, request.position.generation, NULL);
+		sealed = seal_generation(storage, shard, request.position.generation, NULL);
+	if (strata_log_appended_hook != NULL)
+		strata_log_appended_hook(store, sealed);
 	return request.position;
 }
 

@@ -35,6 +35,13 @@ extern StrataPosition strata_log_append(StrataStore *store, Relation storage, in
 										uint64 stored_bytes);
 
 /*
+ * Called after an entry was appended, or with sealed after the transaction
+ * closed a generation.  Filled in by _PG_init: this layer knows no workers.
+ */
+typedef void (*StrataLogAppended) (StrataStore *store, bool sealed);
+extern StrataLogAppended strata_log_appended_hook;
+
+/*
  * Take an extent for a bulk writer: one record changes the spare page and
  * appends an EXTENT entry, so that the extent frees itself when its
  * generation goes.

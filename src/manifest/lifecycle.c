@@ -463,20 +463,13 @@ strata_on_sql_drop(PG_FUNCTION_ARGS)
 
 /* ---- orphans ---- */
 
-/*
- * strata.drop_orphans(): drop stores whose foreign table is gone.
- */
-Datum
-strata_drop_orphans(PG_FUNCTION_ARGS)
+int
+strata_store_drop_orphans(void)
 {
 	ListCell   *lc;
-	List	   *stores;
-	int32		count = 0;
+	int			count = 0;
 
-	PreventCommandIfReadOnly("strata.drop_orphans()");
-	PreventCommandDuringRecovery("strata.drop_orphans()");
-	stores = strata_store_list();
-	foreach(lc, stores)
+	foreach(lc, strata_store_list())
 	{
 		Oid			ftrelid = lfirst_oid(lc);
 		StrataStoreRow row;
@@ -487,5 +480,16 @@ strata_drop_orphans(PG_FUNCTION_ARGS)
 		strata_store_drop(ftrelid, row.storage);
 		count++;
 	}
-	PG_RETURN_INT32(count);
+	return count;
+}
+
+/*
+ * strata.drop_orphans(): drop stores whose foreign table is gone.
+ */
+Datum
+strata_drop_orphans(PG_FUNCTION_ARGS)
+{
+	PreventCommandIfReadOnly("strata.drop_orphans()");
+	PreventCommandDuringRecovery("strata.drop_orphans()");
+	PG_RETURN_INT32(strata_store_drop_orphans());
 }

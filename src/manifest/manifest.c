@@ -83,7 +83,8 @@ static Size cache_memory = 0;
 
 static bool snapshot_sees(Snapshot snapshot, FullTransactionId pass);
 static StrataManifest *manifest_create(Relation storage, int nshards);
-static int	read_shards(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
+static int	read_shards(Oid ftrelid, Snapshot snapshot, uint32 incarnation, int nshards,
+						StrataShardState *shards);
 static void read_groups(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
 static void read_deletes(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
 static StrataManifest *manifest_read(StrataStore *store, Relation storage,
@@ -134,10 +135,11 @@ manifest_create(Relation storage, int nshards)
 
 /*
  * Read the shard rows that snapshot sees (NULL: the newest).  Returns the
- * number of rows of the manifest's incarnation.
+ * number of rows of that incarnation.
  */
 static int
-read_shards(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
+read_shards(Oid ftrelid, Snapshot snapshot, uint32 incarnation, int nshards,
+			StrataShardState *shards)
 {
 	StrataTableScan scan;
 	HeapTuple	tuple;
@@ -149,11 +151,11 @@ read_shards(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
 		StrataShardRow row;
 
 		strata_decode_shard(scan.rel, tuple, &row);
-		if (row.incarnation != manifest->incarnation)
+		if (row.incarnation != incarnation)
 			continue;
-		if (row.shard != nfound || nfound >= manifest->nshards)
+		if (row.shard != nfound || nfound >= nshards)
 			strata_table_corrupted(STRATA_TABLE_SHARD, "shards do not match the store");
-		manifest->shards[nfound++] = row.state;
+		shards[nfound++] = row.state;
 	}
 	strata_table_scan_end(&scan);
 	return nfound;
@@ -278,7 +280,8 @@ manifest_read(StrataStore *store, Relation storage, const StrataMetaData *meta,
 
 	snapshot = RegisterSnapshot(snapshot);
 	manifest->incarnation = meta->incarnation;
-	nfound = read_shards(manifest, store->ftrelid, snapshot);
+	nfound = read_shards(store->ftrelid, snapshot, manifest->incarnation,
+						 manifest->nshards, manifest->shards);
 	manifest->merged = nfound > 0;
 	if (manifest->merged)
 	{
@@ -286,7 +289,8 @@ manifest_read(StrataStore *store, Relation storage, const StrataMetaData *meta,
 		read_deletes(manifest, store->ftrelid, snapshot);
 	}
 	else
-		nfound = read_shards(manifest, store->ftrelid, NULL);
+		nfound = read_shards(store->ftrelid, NULL, manifest->incarnation,
+							 manifest->nshards, manifest->shards);
 	UnregisterSnapshot(snapshot);
 
 	if (nfound != manifest->nshards)
@@ -536,6 +540,12 @@ strata_manifest_group(StrataManifest *manifest, uint32 number)
 			high = middle - 1;
 	}
 	return NULL;
+}
+
+bool
+strata_manifest_shards(StrataStore *store, uint32 incarnation, StrataShardState *shards)
+{
+	return read_shards(store->ftrelid, NULL, incarnation, store->nshards, shards) == store->nshards;
 }
 
 void

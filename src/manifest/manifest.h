@@ -100,6 +100,13 @@ strata_row_deleted(const StrataRowGroup *group, uint32 row)
 		(group->deleted[row >> 3] & (1 << (row & 7))) != 0;
 }
 
+/*
+ * The newest committed shard states, without the rest of a manifest.  False
+ * when they are not there for this incarnation.
+ */
+extern bool strata_manifest_shards(StrataStore *store, uint32 incarnation,
+								   StrataShardState *shards);
+
 /* Estimates for the planner: newest manifest known, no snapshot needed. */
 extern void strata_manifest_estimate(StrataStore *store, Relation storage,
 									 double *rows, double *raw_bytes,
@@ -118,14 +125,19 @@ extern void strata_manifest_remove_group(StrataStore *store, uint32 number);
 extern void strata_manifest_add_deletes(StrataStore *store, uint32 incarnation,
 										const uint64 *tids, uint64 ntids);
 
-/* Replace all visible deletes rows by one (keeping only live groups' rows). */
-extern void strata_manifest_fold_deletes(StrataStore *store, StrataManifest *manifest);
+/*
+ * Replace all visible deletes rows by one, keeping only live groups' rows.
+ * gone (may be NULL) says, by index in manifest, which groups go now.
+ */
+extern void strata_manifest_fold_deletes(StrataStore *store, StrataManifest *manifest,
+										 const bool *gone);
 
 typedef struct StrataPassRecord
 {
 	const char *what;			/* 'merge', 'compact', 'sweep' */
 	int64		generations_merged;
 	int64		generations_left;
+	int64		bytes_merged;	/* of the generations; not on record */
 	int64		rows_read;
 	int64		rows_inserted;
 	int64		rows_replaced;

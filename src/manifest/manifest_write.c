@@ -114,19 +114,24 @@ strata_manifest_add_deletes(StrataStore *store, uint32 incarnation, const uint64
 }
 
 void
-strata_manifest_fold_deletes(StrataStore *store, StrataManifest *manifest)
+strata_manifest_fold_deletes(StrataStore *store, StrataManifest *manifest, const bool *gone)
 {
 	uint64		ntids = 0;
 	uint64		i = 0;
 	uint64	   *tids;
 
 	for (int g = 0; g < manifest->ngroups; g++)
-		ntids += manifest->groups[g].ndeleted;
+	{
+		if (gone == NULL || !gone[g])
+			ntids += manifest->groups[g].ndeleted;
+	}
 	tids = MemoryContextAllocHuge(CurrentMemoryContext, Max(ntids, 1) * sizeof(uint64));
 	for (int g = 0; g < manifest->ngroups; g++)
 	{
 		StrataRowGroup *group = &manifest->groups[g];
 
+		if (gone != NULL && gone[g])
+			continue;
 		for (uint32 row = 0; group->ndeleted > 0 && row < group->ref.rows; row++)
 		{
 			if (strata_row_deleted(group, row))

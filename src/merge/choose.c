@@ -32,6 +32,7 @@
 #include "merge/merge.h"
 
 #include "log/append.h"
+#include "merge/budget.h"
 
 #include "access/subtrans.h"
 #include "access/xact.h"
@@ -190,7 +191,8 @@ strata_choose(StrataStore *store, Relation storage,
 	List	   *sealed[STRATA_MAX_SHARDS];
 	int			next[STRATA_MAX_SHARDS] = {0};
 	bool		over[STRATA_MAX_SHARDS] = {0};
-	uint64		memory = 0;
+	uint64		memory_limit = Min((uint64) maintenance_work_mem, (uint64) strata_merge_memory) *
+		1024 / CHOOSE_MEMORY_SHARE;
 	int			total = 0;
 	int			shard;
 
@@ -222,6 +224,7 @@ strata_choose(StrataStore *store, Relation storage,
 		(StrataGeneration *) list_nth(sealed[shard], next[shard]);
 		StrataGenerationCounts counts;
 		FullTransactionId blocked_by;
+		uint64		memory;
 
 		CHECK_FOR_INTERRUPTS();
 		strata_pass_give_way(store);
@@ -250,10 +253,11 @@ strata_choose(StrataStore *store, Relation storage,
 			continue;
 		}
 
-		memory += counts.entries * CHOOSE_ENTRY_MEMORY + counts.keys * key_memory;
-		if (choice->ngenerations > 0 &&
-			memory > (uint64) maintenance_work_mem * 1024 / CHOOSE_MEMORY_SHARE)
+		memory = counts.entries * CHOOSE_ENTRY_MEMORY + counts.keys * key_memory;
+		if (choice->ngenerations > 0 && choice->memory + memory > memory_limit)
 			break;
+
+		choice->memory += memory;
 
 		choice->generations[choice->ngenerations++] = generation;
 		choice->bytes += generation->bytes;

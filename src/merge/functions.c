@@ -41,6 +41,7 @@ PG_FUNCTION_INFO_V1(strata_merge);
 PG_FUNCTION_INFO_V1(strata_drain);
 PG_FUNCTION_INFO_V1(strata_seal);
 PG_FUNCTION_INFO_V1(strata_sweep_table);
+PG_FUNCTION_INFO_V1(strata_compact);
 PG_FUNCTION_INFO_V1(strata_create_key_index);
 PG_FUNCTION_INFO_V1(strata_drop_key_index);
 PG_FUNCTION_INFO_V1(strata_has_key_index);
@@ -171,6 +172,8 @@ functions_seal(Oid relid, uint32 *sealed)
 	{
 		if (!strata_log_seal(storage, shard, &sealed[shard]))
 			sealed[shard] = 0;
+		else if (strata_log_appended_hook != NULL)
+			strata_log_appended_hook(store, true);
 	}
 	table_close(storage, NoLock);
 	strata_store_close(store);
@@ -320,7 +323,7 @@ strata_sweep_table(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("strata.sweep()");
 	PreventCommandDuringRecovery("strata.sweep()");
 	strata_check_table_argument(relid, true, NoLock);
-	strata_sweep(relid, &result);
+	(void) strata_sweep(relid, true, false, &result);
 
 	values[0] = Int64GetDatum(result.blocks_total);
 	values[1] = Int64GetDatum(result.blocks_freed);
@@ -328,6 +331,49 @@ strata_sweep_table(PG_FUNCTION_ARGS)
 	values[3] = Int64GetDatum(result.blocks_truncated);
 	values[4] = Int64GetDatum(result.index_tids_removed);
 	PG_RETURN_DATUM(functions_result_row(fcinfo, values, 5));
+}
+
+/*
+ * strata.compact(regclass, max_bytes bigint): one bounded compaction.
+ */
+Datum
+strata_compact(PG_FUNCTION_ARGS)
+{
+	Oid			relid;
+	int64		max_bytes = -1;
+	StrataCompactResult result;
+	Datum		values[9];
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table must not be null")));
+	relid = PG_GETARG_OID(0);
+	if (!PG_ARGISNULL(1))
+	{
+		max_bytes = PG_GETARG_INT64(1);
+		if (max_bytes < 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("max_bytes must not be negative"),
+					 errhint("0 lifts the cap.")));
+	}
+
+	strata_check_table_argument(relid, true, NoLock);
+	(void) strata_compact_pass(relid, max_bytes, true, false, &result);
+
+	values[0] = Int64GetDatum(result.row_groups_read);
+	values[1] = Int64GetDatum(result.row_groups_left);
+	values[2] = Int64GetDatum(result.row_groups_written);
+	values[3] = Int64GetDatum(result.rows_moved);
+	values[4] = Int64GetDatum(result.rows_dropped);
+	values[5] = Int64GetDatum(result.bytes_read);
+	values[6] = Int64GetDatum(result.bytes_written);
+	values[7] = Int64GetDatum(result.peak_memory);
+	values[8] = DirectFunctionCall2(timestamp_mi,
+									TimestampTzGetDatum(result.ended),
+									TimestampTzGetDatum(result.started));
+	PG_RETURN_DATUM(functions_result_row(fcinfo, values, 9));
 }
 
 static void

@@ -23,6 +23,7 @@ typedef struct StrataChoice
 	StrataGeneration **generations; /* within a shard by number, across shards
 									 * by sealing time */
 	uint64		bytes;
+	uint64		memory;			/* what their keys will take */
 	int			left;			/* sealed generations not chosen */
 	FullTransactionId blocked_by;	/* oldest running xid that blocked a shard,
 									 * or invalid */
@@ -56,6 +57,34 @@ extern FullTransactionId strata_generation_blocked_by(StrataStore *store, Relati
 
 /* Where the pages of a generation start. */
 extern void strata_generation_point(const StrataGeneration *generation, StrataLogPoint *point);
+
+/* ---- what every pass begins and ends with (enter.c) ---- */
+
+typedef struct StrataPassEnv
+{
+	StrataStore *store;
+	Relation	storage;
+	StrataManifest *manifest;	/* what the pass starts from */
+	MemoryContext mcxt;			/* current until the end */
+
+	/* private to enter.c */
+	MemoryContext old_mcxt;
+	Oid			userid;
+	int			sec_context;
+	int			guc_level;
+} StrataPassEnv;
+
+/*
+ * Take the pass lock and ShareUpdateExclusiveLock on the storage, then an
+ * active latest snapshot; become the table's owner.  False, with nothing
+ * done, only with nowait and when a lock is not to be had at once.
+ */
+extern bool strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command,
+							  bool nowait);
+extern void strata_pass_leave(StrataPassEnv *env);
+
+/* The locks alone; the storage, or InvalidOid as above. */
+extern Oid	strata_pass_lock(Oid ftrelid, bool nowait);
 
 /* ---- a merge pass (pass.c) ---- */
 
@@ -125,7 +154,50 @@ typedef struct StrataSweepResult
 	int64		index_tids_removed;
 } StrataSweepResult;
 
-extern void strata_sweep(Oid ftrelid, StrataSweepResult *out);
+/*
+ * index: remove TIDs, too, which reads the whole key index.  False, with
+ * nothing done, only with nowait and when another pass holds the lock.
+ */
+extern bool strata_sweep(Oid ftrelid, bool index, bool nowait, StrataSweepResult *out);
+
+/* ---- compaction (compact.c) ---- */
+
+typedef struct StrataCompactResult
+{
+	int64		row_groups_read;	/* and gone */
+	int64		row_groups_left;	/* worth it, but beyond the bound */
+	int64		row_groups_written;
+	int64		rows_moved;
+	int64		rows_dropped;	/* deleted ones */
+	int64		bytes_read;
+	int64		bytes_written;
+	int64		peak_memory;
+	TimestampTz started;
+	TimestampTz ended;
+} StrataCompactResult;
+
+/* How much a compaction has to gain; from a manifest alone. */
+typedef struct StrataCompactNeed
+{
+	int			small;			/* row groups under a quarter of full size */
+	int			sparse;			/* row groups of which half is deleted */
+	uint64		dead_bytes;		/* stored, of deleted rows in sparse ones */
+} StrataCompactNeed;
+
+extern void strata_compact_need(StrataStore *store, const StrataManifest *manifest,
+								StrataCompactNeed *need);
+
+/*
+ * One bounded pass: rewrite small and sparse row groups of at most max_bytes
+ * (negative: the table's option; 0: no cap; the first two are always taken).
+ * shorten: also those at the end of a file of which most is free.  nowait as
+ * in strata_merge_pass.
+ */
+extern bool strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
+								StrataCompactResult *out);
+
+/* Would shortening move anything? */
+extern bool strata_compact_can_shorten(const StrataManifest *manifest, Relation storage);
 
 /*
  * Which blocks are referred to by what, for sweep and verify: one bit a block

@@ -10,6 +10,8 @@
  *				whatever an earlier pass committed is seen.  The foreign table
  *				is never opened, so a pass stands in nobody's way.
  *	choose		choose.c: bounded in generations, bytes and memory.
+ *	memory		what the pass will take of the cluster's budget (budget.c), in
+ *				one piece; waiting for it gives way to DDL.
  *	index		the key index is built if there is none to probe.
  *	stream		the winning rows of the chosen generations, in log order, into
  *				row groups.  A row group that was loaded in bulk and is large
@@ -43,6 +45,10 @@
 #include "merge/merge.h"
 
 #include "base/cache.h"
+#include "merge/budget.h"
+#include "merge/output.h"
+#include "merge/progress.h"
+
 #include "base/codec.h"
 #include "pause.h"
 #include "storage/extent.h"
@@ -60,9 +66,6 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-
-/* Passes compress better than loads. */
-#define PASS_COMPRESSION_LEVEL	3
 
 /* Fold deletes when more rows than this are visible. */
 #define PASS_MAX_DELETES_ROWS	64
@@ -104,9 +107,7 @@ typedef struct StrataPass
 	Datum	   *values;
 	bool	   *isnull;
 	StrataPendingReader *reader;
-	StrataGroupWriter *writer;	/* NULL: no row group begun */
-	MemoryContext writer_mcxt;
-	uint32		writer_number;	/* of the row group begun */
+	StrataOutput output;
 	uint64		ticks;
 
 	/* what changes in the base */
@@ -114,6 +115,7 @@ typedef struct StrataPass
 	uint64	   *deletes;		/* row group << 16 | row, not yet written */
 	int			ndeletes;
 	uint64		winners;		/* rows that went into the base */
+	uint32		generation;		/* being streamed */
 
 	MemoryContext mcxt;			/* everything above */
 	MemoryContext row_mcxt;		/* one row */
@@ -203,95 +205,6 @@ static void
 pass_superseded(uint32 group, uint32 row, bool tombstone, void *arg)
 {
 	pass_add_delete((StrataPass *) arg, group, row);
-}
-
-/* Pick the key out of a row of the table. */
-static void
-pass_row_key(StrataPass *pass, Datum *keyvalues)
-{
-	const StrataKey *key = &pass->store->key;
-
-	for (int i = 0; i < key->natts; i++)
-	{
-		int			attno = key->attnum[i] - 1;
-
-		if (pass->isnull[attno])
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("stored row of %s has a null key", pass->store->name)));
-		keyvalues[i] = pass->values[attno];
-	}
-}
-
-/*
- * Write the row group begun, and name it in the manifest.
- */
-static void
-pass_write_group(StrataPass *pass)
-{
-	StrataExtent extent;
-	StrataGroupRef ref;
-	bytea	   *zones = NULL;
-	uint64		length;
-	MemoryContext old_mcxt;
-
-	if (pass->writer == NULL)
-		return;
-
-	old_mcxt = MemoryContextSwitchTo(pass->writer_mcxt);
-
-	length = strata_group_writer_finish(pass->writer);
-	pass_sample_memory(pass);
-	strata_extent_take(pass->storage, strata_extent_blocks_for(length), &extent);
-	strata_group_writer_write(pass->writer, pass->storage, &extent, &ref, &zones);
-	STRATA_PAUSE("pass-group-written");
-	strata_manifest_add_group(pass->store, pass->manifest->incarnation,
-							  pass->writer_number, &ref, zones);
-	strata_group_writer_end(pass->writer);
-	pass->writer = NULL;
-	pass->record->row_groups_written++;
-	pass->record->bytes_written += length;
-
-	MemoryContextSwitchTo(old_mcxt);
-	MemoryContextReset(pass->writer_mcxt);
-	pass_tick(pass);
-}
-
-/*
- * Add the row in pass->values to the row group begun.
- */
-static void
-pass_add_row(StrataPass *pass, uint32 hash)
-{
-	StrataOptions *options = pass->store->options;
-	uint32		row;
-	MemoryContext old_mcxt;
-
-	if (pass->writer == NULL)
-	{
-		old_mcxt = MemoryContextSwitchTo(pass->writer_mcxt);
-		pass->writer = strata_group_writer_begin(pass->store,
-												 Max(options->compression_level,
-													 PASS_COMPRESSION_LEVEL));
-		pass->writer_number = strata_meta_take_row_groups(pass->storage, 1);
-		MemoryContextSwitchTo(old_mcxt);
-	}
-
-	row = strata_group_writer_rows(pass->writer);
-	strata_group_writer_add(pass->writer, pass->values, pass->isnull, hash);
-	pass->winners++;
-
-	if (pass->supersede != NULL)
-	{
-		Datum		keyvalues[INDEX_MAX_KEYS];
-
-		pass_row_key(pass, keyvalues);
-		strata_supersede_put(pass->supersede, keyvalues, pass->writer_number, row);
-	}
-
-	if (row + 1 >= (uint32) options->row_group_rows ||
-		strata_group_writer_raw_bytes(pass->writer) >= (uint64) options->row_group_bytes)
-		pass_write_group(pass);
 }
 
 /*
@@ -395,9 +308,9 @@ pass_fold_entry(StrataPass *pass, int index, const StrataPendingEntry *entry)
 		if (row < entry->rows)
 		{
 			strata_pending_reader_row(pass->reader, index, row, pass->values, pass->isnull);
-			pass_add_row(pass, keyed ?
-								   strata_pending_reader_hash(pass->reader, index, row) :
-								   0);
+			strata_output_add(&pass->output, pass->values, pass->isnull, keyed ?
+							  strata_pending_reader_hash(pass->reader, index, row) : 0);
+			pass->winners++;
 		}
 		else if (pass->supersede != NULL)
 		{
@@ -476,18 +389,28 @@ pass_stream(StrataPass *pass)
 
 	pass->values = palloc(sizeof(Datum) * pass->store->desc->natts);
 	pass->isnull = palloc(sizeof(bool) * pass->store->desc->natts);
-	pass->writer_mcxt = AllocSetContextCreate(pass->mcxt, "strata row group begun",
-											  ALLOCSET_DEFAULT_SIZES);
+	strata_output_begin(&pass->output, pass->store, pass->storage,
+						pass->manifest->incarnation, pass->supersede, pass->record,
+						pass_tick, pass);
 	pass->row_mcxt = AllocSetContextCreate(pass->mcxt, "strata merged row",
 										   ALLOCSET_DEFAULT_SIZES);
 	pass->reader = strata_pending_reader_begin(pass->pending, pass->all_columns, true);
 
+	strata_progress_phase(STRATA_PHASE_WRITE);
 	for (int i = 0; i < nentries; i++)
 	{
+		const StrataPendingEntry *entry = strata_pending_entry(pass->pending, i);
+
+		if (entry->position.generation != pass->generation)
+		{
+			if (pass->generation != 0)
+				strata_progress_done(1, pass->choice->bytes / pass->choice->ngenerations);
+			pass->generation = entry->position.generation;
+		}
 		if (pass->committed[i])
-			pass_fold_entry(pass, i, strata_pending_entry(pass->pending, i));
+			pass_fold_entry(pass, i, entry);
 	}
-	pass_write_group(pass);
+	strata_output_end(&pass->output);
 
 	strata_pending_reader_io(pass->reader, &bytes_read, &bytes_decoded);
 	strata_pending_reader_end(pass->reader);
@@ -550,7 +473,7 @@ pass_fold(StrataPass *pass)
 
 	/* Before any of this pass's own are there: all that are visible go. */
 	if (pass->manifest->ndeletes_rows > PASS_MAX_DELETES_ROWS)
-		strata_manifest_fold_deletes(store, pass->manifest);
+		strata_manifest_fold_deletes(store, pass->manifest, NULL);
 
 	if (keyed)
 	{
@@ -581,6 +504,7 @@ pass_fold(StrataPass *pass)
 		pass->supersede = strata_supersede_begin(store, pass->storage,
 												 pass->manifest, index);
 
+	strata_progress_phase(STRATA_PHASE_READ);
 	pass_read_keys(pass);
 	pass_stream(pass);
 
@@ -593,6 +517,7 @@ pass_fold(StrataPass *pass)
 								 pass, record);
 	strata_pending_free(pass->pending);
 	pass->pending = NULL;
+	strata_progress_phase(STRATA_PHASE_INDEX);
 	if (pass->supersede != NULL)
 		strata_supersede_finish(pass->supersede, pass_superseded, pass_tick, pass, record);
 	record->rows_inserted = (int64) pass->winners - record->rows_replaced;
@@ -604,59 +529,25 @@ pass_fold(StrataPass *pass)
 }
 
 /*
- * Type code (zone maps compare values, the index compares keys) runs as the
- * table's owner, whoever merges.
+ * Fold with what the budget gave, leaving the row group cache to readers.
  */
-static Oid
-pass_table_owner(Oid ftrelid)
+static void
+pass_fold_in_budget(StrataPass *pass)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(ftrelid));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("foreign table with OID %u does not exist", ftrelid)));
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
-/*
- * Take pass lock and storage lock, and make sure that what they are taken on
- * is still the table's storage.  InvalidOid: another pass holds the lock.
- */
-static Oid
-pass_lock(Oid ftrelid, bool nowait)
-{
-	for (;;)
+	strata_cache_closed = true;
+	PG_TRY();
 	{
-		Oid			storage = strata_store_storage(ftrelid);
-
-		if (!OidIsValid(storage))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("storage of foreign table with OID %u is missing", ftrelid)));
-		if (!strata_lock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock, nowait))
-			return InvalidOid;
-		if (nowait)
-		{
-			if (!ConditionalLockRelationOid(storage, ShareUpdateExclusiveLock))
-			{
-				strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
-				return InvalidOid;
-			}
-		}
-		else
-			LockRelationOid(storage, ShareUpdateExclusiveLock);
-
-		if (strata_store_storage(ftrelid) == storage)
-			return storage;
-
-		/* Dropped while we waited. */
-		UnlockRelationOid(storage, ShareUpdateExclusiveLock);
-		strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
+		pass_fold(pass);
 	}
+	PG_CATCH();
+	{
+		strata_cache_closed = false;
+		strata_budget_release();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	strata_cache_closed = false;
+	strata_budget_release();
 }
 
 /*
@@ -666,14 +557,9 @@ bool
 strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 				  StrataPassRecord *out, FullTransactionId *blocked_by)
 {
+	StrataPassEnv env;
 	StrataPass *pass;
 	StrataOptions *options;
-	MemoryContext mcxt;
-	MemoryContext old_mcxt;
-	Oid			storage;
-	Oid			save_userid;
-	int			save_sec_context;
-	int			save_nestlevel;
 	bool		present;
 
 	memset(out, 0, sizeof(*out));
@@ -681,41 +567,16 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	if (blocked_by != NULL)
 		*blocked_by = InvalidFullTransactionId;
 
-	PreventCommandIfReadOnly("strata.merge()");
-	PreventCommandDuringRecovery("strata.merge()");
-	PreventCommandIfParallelMode("strata.merge()");
-	if (IsolationUsesXactSnapshot())
-		ereport(ERROR,
-				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("a merge cannot run in a transaction of isolation level %s",
-						XactIsoLevel == XACT_SERIALIZABLE ? "SERIALIZABLE" : "REPEATABLE READ"),
-				 errdetail("The transaction's snapshot does not see what the merge moves."),
-				 errhint("Run it in a transaction of its own at READ COMMITTED.")));
-
-	storage = pass_lock(ftrelid, request->nowait);
-	if (!OidIsValid(storage))
+	if (!strata_pass_enter(&env, ftrelid, "strata.merge()", request->nowait))
 		return false;
-	PushActiveSnapshot(GetLatestSnapshot());
-
-	GetUserIdAndSecContext(&save_userid, &save_sec_context);
-	SetUserIdAndSecContext(pass_table_owner(ftrelid),
-						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
-	save_nestlevel = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
-
-	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata merge pass",
-								 ALLOCSET_DEFAULT_SIZES);
-	old_mcxt = MemoryContextSwitchTo(mcxt);
 
 	pass = palloc0(sizeof(StrataPass));
-	pass->mcxt = mcxt;
+	pass->mcxt = env.mcxt;
 	pass->record = out;
 	out->started = GetCurrentTimestamp();
-	pass->store = strata_store_open(ftrelid);
-	pass->storage = table_open(storage, NoLock);
-	pass->manifest = strata_manifest_get(pass->store, pass->storage, GetActiveSnapshot());
+	pass->store = env.store;
+	pass->storage = env.storage;
+	pass->manifest = env.manifest;
 	STRATA_PAUSE("pass-begin");
 
 	options = pass->store->options;
@@ -733,22 +594,18 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 								 request->through);
 	out->generations_merged = pass->choice->ngenerations;
 	out->generations_left = pass->choice->left;
+	out->bytes_merged = (int64) pass->choice->bytes;
 	if (blocked_by != NULL)
 		*blocked_by = pass->choice->blocked_by;
 	STRATA_PAUSE("pass-after-choose");
 
 	if (pass->choice->ngenerations > 0)
 	{
-		strata_cache_closed = true;
-		PG_TRY();
-		{
-			pass_fold(pass);
-		}
-		PG_FINALLY();
-		{
-			strata_cache_closed = false;
-		}
-		PG_END_TRY();
+		strata_progress_start(STRATA_PHASE_WAIT, pass->choice->ngenerations, pass->choice->bytes);
+		strata_budget_take(pass->choice->memory + strata_output_memory(pass->store),
+						   pass_tick, pass);
+		STRATA_PAUSE("pass-after-budget");
+		pass_fold_in_budget(pass);
 		out->ended = GetCurrentTimestamp();
 		strata_manifest_add_pass(pass->store, out);
 		CommandCounterIncrement();
@@ -757,14 +614,6 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	else
 		out->ended = out->started;
 
-	strata_manifest_release(pass->manifest);
-	table_close(pass->storage, NoLock);
-	strata_store_close(pass->store);
-	MemoryContextSwitchTo(old_mcxt);
-	MemoryContextDelete(mcxt);
-
-	AtEOXact_GUC(false, save_nestlevel);
-	SetUserIdAndSecContext(save_userid, save_sec_context);
-	PopActiveSnapshot();
+	strata_pass_leave(&env);
 	return true;
 }

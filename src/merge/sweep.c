@@ -297,33 +297,8 @@ sweep_truncate(Sweep *sweep)
 	pfree(spare);
 }
 
-/*
- * Take the locks of a pass on the storage of a foreign table.
- */
-static Oid
-lock_storage(Oid ftrelid)
-{
-	for (;;)
-	{
-		Oid			storage = strata_store_storage(ftrelid);
-
-		if (!OidIsValid(storage))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("storage of foreign table with OID %u is missing", ftrelid)));
-		(void) strata_lock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock, false);
-		LockRelationOid(storage, ShareUpdateExclusiveLock);
-		if (strata_store_storage(ftrelid) == storage)
-			return storage;
-
-		/* Dropped while we waited. */
-		UnlockRelationOid(storage, ShareUpdateExclusiveLock);
-		strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
-	}
-}
-
-void
-strata_sweep(Oid ftrelid, StrataSweepResult *out)
+bool
+strata_sweep(Oid ftrelid, bool index, bool nowait, StrataSweepResult *out)
 {
 	Sweep		sweep;
 	Oid			storage;
@@ -332,7 +307,9 @@ strata_sweep(Oid ftrelid, StrataSweepResult *out)
 	memset(&sweep, 0, sizeof(sweep));
 	sweep.result = out;
 
-	storage = lock_storage(ftrelid);
+	storage = strata_pass_lock(ftrelid, nowait);
+	if (!OidIsValid(storage))
+		return false;
 	PushActiveSnapshot(GetLatestSnapshot());
 	sweep.store = strata_store_open(ftrelid);
 	sweep.storage = table_open(storage, NoLock);
@@ -340,10 +317,12 @@ strata_sweep(Oid ftrelid, StrataSweepResult *out)
 	sweep.horizon = GetOldestNonRemovableTransactionId(sweep.storage);
 	STRATA_PAUSE("sweep-begin");
 	sweep_blocks(&sweep);
-	sweep_index(&sweep);
+	if (index)
+		sweep_index(&sweep);
 	sweep_truncate(&sweep);
 
 	table_close(sweep.storage, NoLock);
 	strata_store_close(sweep.store);
 	PopActiveSnapshot();
+	return true;
 }

@@ -12,7 +12,9 @@ use Test::More;
 our @EXPORT = qw(strata_node create_pair send_rows fingerprint same_rows verify_clean
   seal drain pending crash pause_arm pause_clear pause_wait seed);
 
-# A cluster with strata preloaded and created in database postgres.
+# A cluster with strata preloaded and created in database postgres.  Workers
+# are off, so that what a test finds does not depend on when they run, unless
+# it asks for them: 'strata.max_workers' => 2.
 sub strata_node
 {
 	my ($name, %conf) = @_;
@@ -21,6 +23,7 @@ sub strata_node
 	delete $conf{streaming};
 	$node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'strata'
+strata.max_workers = 0
 max_prepared_transactions = 20
 shared_buffers = 128MB
 autovacuum_naptime = 1h
@@ -127,6 +130,7 @@ sub pause_arm
 	my ($node, $point, $action) = @_;
 	my $dir = $node->data_dir . '/strata.pause';
 	mkdir $dir;
+	unlink "$dir/$point.reached";
 	append_to_file("$dir/$point.new", $action);
 	rename "$dir/$point.new", "$dir/$point" or die "pause_arm: $!";
 	return;

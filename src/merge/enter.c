@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * enter.c
+ *	  What every pass, merge or compaction, begins and ends with.
+ *
+ * Locks, in this order: the store's pass lock, ShareUpdateExclusiveLock on the
+ * storage relation, and only then a latest snapshot: whatever an earlier pass
+ * committed is seen.  The foreign table is never opened, so a pass stands in
+ * nobody's way.  The locks stay to the end of the transaction.
+ *
+ * Type code (zone maps compare values, the index compares keys) runs as the
+ * table's owner, in a security-restricted operation with a fixed search_path,
+ * whoever merges.  An error restores all of that with the transaction.
+ *
+ * IDENTIFICATION
+ *	  src/merge/enter.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "merge/merge.h"
+
+#include "merge/progress.h"
+#include "storage/locks.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+StrataProgress *strata_progress = NULL;
+
+static Oid
+table_owner(Oid ftrelid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(ftrelid));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("foreign table with OID %u does not exist", ftrelid)));
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * Take pass lock and storage lock, and make sure that what they are taken on
+ * is still the table's storage.
+ */
+Oid
+strata_pass_lock(Oid ftrelid, bool nowait)
+{
+	for (;;)
+	{
+		Oid			storage = strata_store_storage(ftrelid);
+
+		if (!OidIsValid(storage))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("storage of foreign table with OID %u is missing", ftrelid)));
+		if (!strata_lock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock, nowait))
+			return InvalidOid;
+		if (nowait)
+		{
+			if (!ConditionalLockRelationOid(storage, ShareUpdateExclusiveLock))
+			{
+				strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
+				return InvalidOid;
+			}
+		}
+		else
+			LockRelationOid(storage, ShareUpdateExclusiveLock);
+
+		if (strata_store_storage(ftrelid) == storage)
+			return storage;
+
+		/* Dropped while we waited. */
+		UnlockRelationOid(storage, ShareUpdateExclusiveLock);
+		strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
+	}
+}
+
+bool
+strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command, bool nowait)
+{
+	Oid			storage;
+
+	PreventCommandIfReadOnly(command);
+	PreventCommandDuringRecovery(command);
+	PreventCommandIfParallelMode(command);
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("a merge cannot run in a transaction of isolation level %s",
+						XactIsoLevel == XACT_SERIALIZABLE ? "SERIALIZABLE" : "REPEATABLE READ"),
+				 errdetail("The transaction's snapshot does not see what the merge moves."),
+				 errhint("Run it in a transaction of its own at READ COMMITTED.")));
+
+	storage = strata_pass_lock(ftrelid, nowait);
+	if (!OidIsValid(storage))
+		return false;
+	strata_progress_start(STRATA_PHASE_CHOOSE, 0, 0);
+	PushActiveSnapshot(GetLatestSnapshot());
+
+	GetUserIdAndSecContext(&env->userid, &env->sec_context);
+	SetUserIdAndSecContext(table_owner(ftrelid),
+						   env->sec_context | SECURITY_RESTRICTED_OPERATION);
+	env->guc_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+
+	env->mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata merge pass",
+									  ALLOCSET_DEFAULT_SIZES);
+	env->old_mcxt = MemoryContextSwitchTo(env->mcxt);
+	env->store = strata_store_open(ftrelid);
+	env->storage = table_open(storage, NoLock);
+	env->manifest = strata_manifest_get(env->store, env->storage, GetActiveSnapshot());
+	return true;
+}
+
+void
+strata_pass_leave(StrataPassEnv *env)
+{
+	strata_manifest_release(env->manifest);
+	table_close(env->storage, NoLock);
+	strata_store_close(env->store);
+	MemoryContextSwitchTo(env->old_mcxt);
+	MemoryContextDelete(env->mcxt);
+
+	AtEOXact_GUC(false, env->guc_level);
+	SetUserIdAndSecContext(env->userid, env->sec_context);
+	PopActiveSnapshot();
+	strata_progress_phase(STRATA_PHASE_NONE);
+}

@@ -1,0 +1,157 @@
+/*-------------------------------------------------------------------------
+ *
+ * output.c
+ *	  Rows that a pass puts into the base, as new row groups.
+ *
+ * A merge and a compaction write rows the same way: a row group is begun with
+ * the first row, written and named in the manifest when it is full, and each
+ * row's key and TID go to the superseding step, which adds them to the key
+ * index in key order.
+ *
+ * Memory is one row group, in a context that is reset after each.
+ *
+ * Locks and crash windows: those of the pass (pass.c).  An extent that was
+ * written and whose manifest row did not commit is found by sweep.
+ *
+ * IDENTIFICATION
+ *	  src/merge/output.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "merge/output.h"
+
+#include "pause.h"
+#include "storage/extent.h"
+#include "storage/metapage.h"
+
+#include "utils/memutils.h"
+
+/* Passes compress better than loads. */
+#define OUTPUT_COMPRESSION_LEVEL	3
+
+/* zstd contexts, the sort of keys, decoded vectors of what is read. */
+#define OUTPUT_FIXED_MEMORY			(12 * 1024 * 1024)
+
+void
+strata_output_begin(StrataOutput *output, StrataStore *store, Relation storage,
+					uint32 incarnation, StrataSupersede *supersede,
+					StrataPassRecord *record, StrataPassTick tick, void *arg)
+{
+	memset(output, 0, sizeof(*output));
+	output->store = store;
+	output->storage = storage;
+	output->incarnation = incarnation;
+	output->supersede = supersede;
+	output->record = record;
+	output->tick = tick;
+	output->tick_arg = arg;
+	output->mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata row group begun",
+										 ALLOCSET_DEFAULT_SIZES);
+}
+
+/*
+ * Write the row group begun, and name it in the manifest.
+ */
+static void
+output_write_group(StrataOutput *output)
+{
+	StrataExtent extent;
+	StrataGroupRef ref;
+	bytea	   *zones = NULL;
+	uint64		length;
+	MemoryContext old_mcxt;
+
+	if (output->writer == NULL)
+		return;
+
+	old_mcxt = MemoryContextSwitchTo(output->mcxt);
+
+	length = strata_group_writer_finish(output->writer);
+	output->tick(output->tick_arg);
+	strata_extent_take(output->storage, strata_extent_blocks_for(length), &extent);
+	strata_group_writer_write(output->writer, output->storage, &extent, &ref, &zones);
+	STRATA_PAUSE("pass-group-written");
+	strata_manifest_add_group(output->store, output->incarnation, output->number,
+							  &ref, zones);
+	strata_group_writer_end(output->writer);
+	output->writer = NULL;
+	output->record->row_groups_written++;
+	output->record->bytes_written += length;
+
+	MemoryContextSwitchTo(old_mcxt);
+	MemoryContextReset(output->mcxt);
+	output->tick(output->tick_arg);
+}
+
+/* Pick the key out of a row of the table. */
+static void
+output_row_key(StrataOutput *output, const Datum *values, const bool *isnull,
+			   Datum *keyvalues)
+{
+	const StrataKey *key = &output->store->key;
+
+	for (int i = 0; i < key->natts; i++)
+	{
+		int			attno = key->attnum[i] - 1;
+
+		if (isnull[attno])
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("stored row of %s has a null key", output->store->name)));
+		keyvalues[i] = values[attno];
+	}
+}
+
+/*
+ * Add a row to the row group begun.
+ */
+void
+strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
+				  uint32 hash)
+{
+	StrataOptions *options = output->store->options;
+	uint32		row;
+
+	if (output->writer == NULL)
+	{
+		MemoryContext old_mcxt = MemoryContextSwitchTo(output->mcxt);
+
+		output->writer = strata_group_writer_begin(output->store,
+												   Max(options->compression_level,
+													   OUTPUT_COMPRESSION_LEVEL));
+		output->number = strata_meta_take_row_groups(output->storage, 1);
+		MemoryContextSwitchTo(old_mcxt);
+	}
+
+	row = strata_group_writer_rows(output->writer);
+	strata_group_writer_add(output->writer, values, isnull, hash);
+
+	if (output->supersede != NULL)
+	{
+		Datum		keyvalues[INDEX_MAX_KEYS];
+
+		output_row_key(output, values, isnull, keyvalues);
+		strata_supersede_put(output->supersede, keyvalues, output->number, row);
+	}
+
+	if (row + 1 >= (uint32) options->row_group_rows ||
+		strata_group_writer_raw_bytes(output->writer) >= (uint64) options->row_group_bytes)
+		output_write_group(output);
+}
+
+void
+strata_output_end(StrataOutput *output)
+{
+	output_write_group(output);
+	MemoryContextDelete(output->mcxt);
+}
+
+/*
+ * Rows are compressed vector by vector: at worst a row group does not get
+ * smaller, and what is stored of it doubles in a growing buffer.
+ */
+uint64
+strata_output_memory(const StrataStore *store)
+{
+	return OUTPUT_FIXED_MEMORY + 2 * (uint64) store->options->row_group_bytes;
+}

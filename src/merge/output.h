@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * output.h
+ *	  Rows that a pass puts into the base, as new row groups.
+ *
+ * IDENTIFICATION
+ *	  src/merge/output.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_OUTPUT_H
+#define STRATA_OUTPUT_H
+
+#include "merge/merge.h"
+
+typedef struct StrataOutput
+{
+	StrataStore *store;
+	Relation	storage;
+	uint32		incarnation;
+	StrataSupersede *supersede; /* told of each row; may be NULL */
+	StrataPassRecord *record;	/* row groups and bytes written */
+	StrataPassTick tick;		/* called after each row group */
+	void	   *tick_arg;
+
+	StrataGroupWriter *writer;	/* NULL: no row group begun */
+	MemoryContext mcxt;
+	uint32		number;			/* of the row group begun */
+} StrataOutput;
+
+extern void strata_output_begin(StrataOutput *output, StrataStore *store, Relation storage,
+								uint32 incarnation, StrataSupersede *supersede,
+								StrataPassRecord *record, StrataPassTick tick, void *arg);
+extern void strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
+							  uint32 hash);
+extern void strata_output_end(StrataOutput *output);
+
+/* What the row group being written, a sort of keys and reading may take. */
+extern uint64 strata_output_memory(const StrataStore *store);
+
+#endif							/* STRATA_OUTPUT_H */

@@ -1,0 +1,236 @@
+/*-------------------------------------------------------------------------
+ *
+ * health.c
+ *	  What is wrong, and what to do about it.
+ *
+ * The rows of strata.health() that need more than SQL: whether somebody looks
+ * after this database at all, and for each store the caller may see whether
+ * its merges fail, are blocked, or do not keep up, and whether its key index
+ * gives exact answers.  Waits for nobody.
+ *
+ * A backlog is said to grow when it is larger than at the last call for the
+ * same store, at least a minute ago, and beyond what the triggers allow.
+ *
+ * IDENTIFICATION
+ *	  src/worker/health.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "worker/worker.h"
+
+#include "access/table.h"
+#include "access/xlog.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(strata_health_info);
+
+#define HEALTH_NCOLUMNS			4
+
+/* More than so many times the count trigger is a backlog. */
+#define HEALTH_BACKLOG_FACTOR	4
+#define HEALTH_BACKLOG_DEFAULT	64
+
+/* A look within this time after the last one is the same look. */
+#define HEALTH_LOOK_SEC			60
+
+static void
+report(ReturnSetInfo *rsinfo, const char *severity, Oid store, const char *what,
+	   const char *advice)
+{
+	Datum		values[HEALTH_NCOLUMNS];
+	bool		isnull[HEALTH_NCOLUMNS] = {0};
+
+	values[0] = CStringGetTextDatum(severity);
+	values[1] = ObjectIdGetDatum(store);
+	isnull[1] = !OidIsValid(store);
+	values[2] = CStringGetTextDatum(what);
+	values[3] = CStringGetTextDatum(advice);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+}
+
+static void
+check_server(ReturnSetInfo *rsinfo)
+{
+	if (RecoveryInProgress())
+		return;
+	if (strata_shared == NULL)
+		report(rsinfo, "warning", InvalidOid,
+			   "strata is not in shared_preload_libraries",
+			   "Add it and restart: without it nothing is merged by time, only by count.");
+	else if (strata_max_workers == 0)
+		report(rsinfo, "warning", InvalidOid,
+			   "automatic merging is off",
+			   "Set strata.max_workers to 1 or more.");
+	else if (strata_shared->launcher_pid == 0)
+		report(rsinfo, "error", InvalidOid,
+			   "the strata launcher is not running",
+			   "It starts again within seconds; if it does not, see the server log.");
+	else if (strata_shared_database(MyDatabaseId) == NULL)
+		report(rsinfo, "warning", InvalidOid,
+			   "this database is not looked after",
+			   "Templates and databases that refuse connections are not; a new one is within a minute.");
+	if (strata_shared != NULL && pg_atomic_read_u32(&strata_shared->shortage) != 0)
+		report(rsinfo, "error", InvalidOid,
+			   "no background worker slot was free for a strata worker",
+			   "Increase max_worker_processes, or set strata.max_workers lower.");
+}
+
+/* How much the backlog has grown since the last look; that becomes this one. */
+static int64
+backlog_growth(Oid ftrelid, int64 bytes)
+{
+	StrataSharedStore *shared;
+	TimestampTz now = GetCurrentTimestamp();
+	int64		growth = 0;
+
+	if (strata_shared == NULL)
+		return 0;
+	shared = strata_store_lock(ftrelid, true);
+	if (shared == NULL)
+		return 0;
+	if (shared->looked_at != 0)
+		growth = bytes - shared->looked_bytes;
+	if (shared->looked_at == 0 || now - shared->looked_at > HEALTH_LOOK_SEC * USECS_PER_SEC)
+	{
+		shared->looked_at = now;
+		shared->looked_bytes = bytes;
+	}
+	strata_store_unlock();
+	return growth;
+}
+
+static void
+check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
+{
+	const StrataOptions *options = store->options;
+	StrataManifest *manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
+	StrataSharedStore known = {0};
+	StrataDebt	debt;
+	uint64		rows;
+	uint64		bytes;
+	uint64		merged = 0;
+	uint32		active[STRATA_MAX_SHARDS];
+	int			limit;
+	bool		present;
+
+	if (strata_shared != NULL)
+		(void) strata_store_look(store->ftrelid, &known);
+	if (known.failures > 0)
+		report(rsinfo, "error", store->ftrelid,
+			   psprintf("the last %d tries to merge failed%s%s", known.failures,
+						pg_class_ownercheck(store->ftrelid, GetUserId()) ? ": " : "",
+						pg_class_ownercheck(store->ftrelid, GetUserId()) ? known.error : ""),
+			   psprintf("Next try at %s. See the server log; strata.verify() names what is damaged.",
+						timestamptz_to_str(known.next_try)));
+	if (FullTransactionIdIsValid(known.blocked_by))
+		report(rsinfo, "warning", store->ftrelid,
+			   psprintf("transaction " UINT64_FORMAT " keeps generations from being merged",
+						U64FromFullTransactionId(known.blocked_by)),
+			   "Look for it in pg_stat_activity.backend_xid and pg_prepared_xacts, and end it.");
+
+	strata_debt(store, storage, GetCurrentTimestamp(), &debt);
+	strata_log_totals(storage, store->nshards, &rows, &bytes, active);
+	for (int shard = 0; shard < store->nshards; shard++)
+		merged += manifest->shards[shard].bytes;
+	limit = options->merge_after_generations > 0 ?
+		options->merge_after_generations * HEALTH_BACKLOG_FACTOR : HEALTH_BACKLOG_DEFAULT;
+	if (bytes >= merged)
+	{
+		int64		growth = backlog_growth(store->ftrelid, (int64) (bytes - merged));
+
+		if (debt.sealed > limit && growth > 0)
+			report(rsinfo, "warning", store->ftrelid,
+				   psprintf("%d generations are pending, and the backlog grows", debt.sealed),
+				   options->auto_merge ?
+				   "Increase strata.max_workers or merge_max_bytes, or write less." :
+				   "The table's option auto_merge is off: call strata.drain().");
+		else if (debt.sealed > limit)
+			report(rsinfo, "info", store->ftrelid,
+				   psprintf("%d generations are pending", debt.sealed),
+				   options->auto_merge ? "They are being merged, pass by pass." :
+				   "The table's option auto_merge is off: call strata.drain().");
+	}
+
+	if (store->key.natts > 0 && manifest->ngroups > 0 &&
+		!OidIsValid(strata_keyindex_find(storage, &present)))
+		report(rsinfo, present ? "error" : "warning", store->ftrelid,
+			   present ? "the key index is not usable" : "there is no key index",
+			   "Lookups and merges read the whole base: SELECT strata.create_key_index().");
+	strata_manifest_release(manifest);
+}
+
+typedef struct HealthLook
+{
+	ReturnSetInfo *rsinfo;
+	Oid			ftrelid;
+	Oid			storage;
+} HealthLook;
+
+/* StrataLook */
+static void
+look_at_store(void *arg)
+{
+	HealthLook *look = (HealthLook *) arg;
+	StrataStore *store;
+	Relation	storage;
+
+	if (!OidIsValid(look->storage) ||
+		!ConditionalLockRelationOid(look->storage, AccessShareLock))
+		return;
+	if (strata_store_storage(look->ftrelid) != look->storage)
+	{
+		UnlockRelationOid(look->storage, AccessShareLock);
+		return;
+	}
+	store = strata_store_open(look->ftrelid);
+	storage = table_open(look->storage, NoLock);
+	check_store(look->rsinfo, store, storage);
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
+Datum
+strata_health_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	check_server(rsinfo);
+	foreach(lc, strata_store_list())
+	{
+		Oid			ftrelid = lfirst_oid(lc);
+		HealthLook	look = {rsinfo, ftrelid, strata_store_storage(ftrelid)};
+		char	   *message;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)))
+		{
+			if (superuser())
+				report(rsinfo, "warning", InvalidOid,
+					   psprintf("store with OID %u has lost its foreign table", look.storage),
+					   "It was dropped without event triggers: SELECT strata.drop_orphans().");
+			continue;
+		}
+		if (!pg_class_ownercheck(ftrelid, GetUserId()) &&
+			pg_class_aclcheck(ftrelid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+			continue;
+		if (!strata_guard(look_at_store, &look, &message))
+			report(rsinfo, "error", ftrelid,
+				   psprintf("the store cannot be read%s%s",
+							pg_class_ownercheck(ftrelid, GetUserId()) ? ": " : "",
+							pg_class_ownercheck(ftrelid, GetUserId()) ? message : ""),
+				   "SELECT strata.verify() names all that is damaged; restore the table from a backup.");
+	}
+	return (Datum) 0;
+}

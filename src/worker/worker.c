@@ -1,0 +1,1040 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  A worker: looks at every store of one database, does what is due, goes.
+ *
+ * In rounds: look at all stores, each in a transaction of its own; then one
+ * bounded pass for each that is due, the oldest debt first; then look again.
+ * So a store with a long backlog gets on, and others get their turn between
+ * its passes.  Upkeep (compaction, sweep, ANALYZE, each when it pays) follows
+ * a store's pass and is bounded like one.  With nothing due the worker tells
+ * the launcher when something will be, and ends.
+ *
+ * Several workers can be at work in a database: the pass lock, never waited
+ * for, decides who does what.
+ *
+ * Standing in nobody's way: a worker holds a session lock on its database, as
+ * a connection does not, so that DROP DATABASE and the like wait for it in a
+ * lock queue, where they are seen; it then rolls back and leaves.  Of a store
+ * it holds what a pass holds.  It is interrupted by the launcher (SIGINT), or
+ * finds lock waiters itself, and then leaves the store alone for a while.
+ *
+ * Failures: an error is rolled back, kept with the store's state, and the
+ * store is left alone for a time that doubles up to an hour.  Other stores do
+ * not notice.  A failing disk, a corrupt page and type code that raises errors
+ * are all the same here.
+ *
+ * The session is the bootstrap superuser's, with a fixed search_path; passes
+ * run type code as the table's owner (enter.c), ANALYZE does so itself.
+ *
+ * IDENTIFICATION
+ *	  src/worker/worker.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "worker/worker.h"
+
+#include "compat.h"
+#include "log/append.h"
+#include "manifest/lifecycle.h"
+#include "pause.h"
+#include "storage/locks.h"
+
+#include <signal.h>
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "storage/lwlock.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+/* A worker ends after that long, or sooner when others wait for its place. */
+#define WORKER_SLICE_SEC		300
+#define WORKER_CROWDED_SEC		5
+
+/* Pause after the first failure in a row; doubled with each, up to an hour. */
+#define WORKER_FAILURE_SEC		5
+#define WORKER_FAILURE_MAX_SEC	3600
+
+/* The same for stores that are blocked or wanted by others. */
+#define WORKER_DELAY_SEC		1
+#define WORKER_DELAY_MAX_SEC	60
+
+/* The next look at a database where nothing is due. */
+#define WORKER_IDLE_SEC			600
+#define WORKER_REFUSED_SEC		60
+#define WORKER_REFUSED_MAX_SEC	3600
+
+/* Caches are emptied after so many stores, lest they hold all of them. */
+#define WORKER_CACHED_STORES	256
+
+/* Sweep when so much has gone out of use, or so much of the relation. */
+#define SWEEP_MIN_BYTES			(4 * 1024 * 1024)
+#define SWEEP_IDLE_BYTES		(256 * 1024)
+#define SWEEP_FRACTION			8
+#define SWEEP_PAUSE_SEC			10
+#define SWEEP_PAUSE_MAX_SEC		600
+#define SWEEP_PAUSE_FACTOR		20
+
+/* Shorten the file of a store of which nothing was merged for so long. */
+#define SHORTEN_QUIET_SEC		30
+
+/* Sweep the key index, too, when so many of its entries are dead. */
+#define SWEEP_TIDS_MIN			10000
+#define SWEEP_TIDS_FRACTION		5
+
+/* ANALYZE when so many rows have changed. */
+#define ANALYZE_MIN_ROWS		1000
+#define ANALYZE_FRACTION		5
+
+typedef struct Worker
+{
+	StrataSharedWorker *place;	/* NULL: not preloaded */
+	StrataSharedDatabase *database; /* NULL likewise */
+	TimestampTz started;
+	TimestampTz next_due;		/* known so far in this round */
+	int			looked;			/* stores looked at since caches were emptied */
+	bool		finished;		/* ended in good order */
+	MemoryContext mcxt;			/* of a round */
+} Worker;
+
+static Worker worker = {0};
+
+/* What a step does, in a transaction of its own. */
+typedef void (*WorkerStep) (StrataDebt *debt);
+
+void
+strata_database_locktag(LOCKTAG *tag, Oid database)
+{
+	SET_LOCKTAG_OBJECT(*tag, InvalidOid, DatabaseRelationId, database, 0);
+}
+
+void
+strata_worker_describe(BackgroundWorker *bgworker, Oid database, int slot)
+{
+	memset(bgworker, 0, sizeof(*bgworker));
+	bgworker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	bgworker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	bgworker->bgw_restart_time = BGW_NEVER_RESTART;
+	snprintf(bgworker->bgw_library_name, sizeof(bgworker->bgw_library_name), "strata");
+	snprintf(bgworker->bgw_function_name, sizeof(bgworker->bgw_function_name),
+			 "strata_worker_main");
+	snprintf(bgworker->bgw_name, sizeof(bgworker->bgw_name),
+			 "strata worker for database %u", database);
+	snprintf(bgworker->bgw_type, sizeof(bgworker->bgw_type), "strata worker");
+	memcpy(bgworker->bgw_extra, &database, sizeof(Oid));
+	bgworker->bgw_main_arg = Int32GetDatum(slot);
+}
+
+/* ---- what others see ---- */
+
+static void
+show_task(StrataTask task, Oid store, Oid storage)
+{
+	if (worker.place == NULL)
+		return;
+	LWLockAcquire(strata_shared->lock, LW_EXCLUSIVE);
+	worker.place->task = task;
+	worker.place->store = store;
+	worker.place->storage = storage;
+	worker.place->since = GetCurrentTimestamp();
+	LWLockRelease(strata_shared->lock);
+}
+
+/* Take the place that the launcher made for us. */
+static bool
+take_place(int slot, Oid database)
+{
+	StrataSharedWorker *place = &strata_shared->workers[slot];
+	bool		ours;
+
+	LWLockAcquire(strata_shared->lock, LW_EXCLUSIVE);
+	ours = place->database == database && place->pid == 0;
+	if (ours)
+	{
+		place->pid = MyProcPid;
+		place->started = place->since = GetCurrentTimestamp();
+	}
+	LWLockRelease(strata_shared->lock);
+	if (ours)
+	{
+		worker.place = place;
+		strata_progress = &place->progress;
+	}
+	return ours;
+}
+
+static void
+leave_place(int code, Datum arg)
+{
+	strata_progress = NULL;
+
+	/* Core lets go of a session's lock only where a transaction aborts. */
+	LockReleaseAll(DEFAULT_LOCKMETHOD, true);
+	if (worker.place == NULL)
+		return;
+
+	LWLockAcquire(strata_shared->lock, LW_EXCLUSIVE);
+	worker.place->store = InvalidOid;
+	worker.place->storage = InvalidOid;
+	worker.place->pid = 0;
+	worker.place->database = InvalidOid;
+	LWLockRelease(strata_shared->lock);
+
+	/* Terminated, or something went wrong outside any store's work. */
+	if (!worker.finished && worker.database != NULL)
+		strata_shared_visit(worker.database,
+							GetCurrentTimestamp() + WORKER_FAILURE_SEC * USECS_PER_SEC);
+	strata_shared_wake();
+}
+
+/*
+ * Does somebody wait for the database, or have it already?  A transaction that
+ * aborts lets go of the session's lock, too: then it is taken again.
+ */
+static bool
+database_wanted(void)
+{
+	LOCKTAG		tag;
+
+	strata_database_locktag(&tag, MyDatabaseId);
+	if (!LockHeldByMe(&tag, RowExclusiveLock) &&
+		LockAcquire(&tag, RowExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	return LockHasWaiters(&tag, RowExclusiveLock, true);
+}
+
+/* Something is due in this database at that time. */
+static void
+note_due(TimestampTz at)
+{
+	worker.next_due = Min(worker.next_due, at);
+}
+
+/* Between two steps. */
+static bool
+must_leave(void)
+{
+	TimestampTz age = GetCurrentTimestamp() - worker.started;
+
+	/* It came too late: there is nothing to be cancelled between two steps. */
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	if (strata_max_workers == 0)
+		return true;
+	if (database_wanted())
+	{
+		note_due(GetCurrentTimestamp() + WORKER_FAILURE_SEC * USECS_PER_SEC);
+		return true;
+	}
+	if (worker.place == NULL)
+		return false;
+	if (age > WORKER_SLICE_SEC * USECS_PER_SEC ||
+		(age > WORKER_CROWDED_SEC * USECS_PER_SEC &&
+		 pg_atomic_read_u32(&strata_shared->crowded) != 0))
+	{
+		note_due(GetCurrentTimestamp());
+		return true;
+	}
+	return false;
+}
+
+/* min * 2^(n - 1) seconds, at most max. */
+static TimestampTz
+backoff(int n, int min, int max)
+{
+	int64		seconds = (int64) min << Min(n - 1, 20);
+
+	return Min(seconds, max) * USECS_PER_SEC;
+}
+
+/* ---- steps and what comes of them ---- */
+
+static void
+begin_transaction(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	XactIsoLevel = XACT_READ_COMMITTED;
+	XactReadOnly = false;
+}
+
+/* Is the store still there?  In a transaction. */
+static bool
+store_exists(Oid ftrelid)
+{
+	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)) &&
+		OidIsValid(strata_store_storage(ftrelid));
+}
+
+/*
+ * A store could not be worked on because of others: leave it alone for a
+ * moment.
+ */
+static void
+note_delay(Oid ftrelid, FullTransactionId blocked_by, bool gave_way)
+{
+	StrataSharedStore *shared = strata_store_lock(ftrelid, true);
+
+	if (shared == NULL)
+		return;
+	shared->delays++;
+	shared->blocked_by = blocked_by;
+	if (gave_way)
+		shared->gave_way++;
+	shared->next_try = GetCurrentTimestamp() +
+		backoff(shared->delays, WORKER_DELAY_SEC, WORKER_DELAY_MAX_SEC);
+	note_due(shared->next_try);
+	strata_store_unlock();
+}
+
+static void
+note_failure(Oid ftrelid, const char *name, StrataTask task, const ErrorData *error)
+{
+	static const char *const tasks[] = {"look at", "seal of", "merge of", "compaction of",
+	"sweep of", "ANALYZE of"};
+	StrataSharedStore *shared = strata_store_lock(ftrelid, true);
+	TimestampTz pause = WORKER_FAILURE_SEC * USECS_PER_SEC;
+	int			failures = 1;
+
+	if (shared != NULL)
+	{
+		failures = ++shared->failures;
+		shared->failed++;
+		shared->failed_at = GetCurrentTimestamp();
+		pause = backoff(failures, WORKER_FAILURE_SEC, WORKER_FAILURE_MAX_SEC);
+		shared->next_try = shared->failed_at + pause;
+		strlcpy(shared->sqlstate, unpack_sql_state(error->sqlerrcode), sizeof(shared->sqlstate));
+		strlcpy(shared->error, error->message != NULL ? error->message : "", STRATA_ERROR_SIZE);
+		shared->error[pg_mbcliplen(shared->error, (int) strlen(shared->error),
+								   STRATA_ERROR_SIZE - 1)] = '\0';
+		note_due(shared->next_try);
+		strata_store_unlock();
+	}
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("strata: %s %s failed (%d in a row), next try in %d s: %s",
+					tasks[task], name, failures, (int) (pause / USECS_PER_SEC),
+					error->message != NULL ? error->message : "unknown error"),
+			 error->detail != NULL ? errdetail_internal("%s", error->detail) : 0,
+			 error->hint != NULL ? errhint("%s", error->hint) : 0,
+			 error->context != NULL ? errcontext("%s", error->context) : 0));
+}
+
+static void
+note_success(Oid ftrelid)
+{
+	StrataSharedStore *shared = strata_store_lock(ftrelid, false);
+
+	if (shared == NULL)
+		return;
+	shared->failures = 0;
+	shared->delays = 0;
+	shared->next_try = 0;
+	shared->blocked_by = InvalidFullTransactionId;
+	strata_store_unlock();
+}
+
+/*
+ * Run one step for a store in a transaction of its own.  False when it failed
+ * or gave way; the error is then noted and the transaction rolled back.
+ */
+static bool
+run_step(StrataTask task, StrataDebt *debt, WorkerStep step)
+{
+	Oid			ftrelid = debt->store;
+	volatile bool done = false;
+	char	   *volatile name = NULL;
+
+	begin_transaction();
+	PG_TRY();
+	{
+		if (store_exists(ftrelid))
+		{
+			name = MemoryContextStrdup(worker.mcxt,
+									   quote_qualified_identifier(get_namespace_name(get_rel_namespace(ftrelid)),
+																  get_rel_name(ftrelid)));
+			show_task(task, ftrelid, strata_store_storage(ftrelid));
+			STRATA_PAUSE("worker-step");
+			step(debt);
+		}
+		CommitTransactionCommand();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+		bool		gave_way;
+
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(worker.mcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		RESUME_INTERRUPTS();
+
+		gave_way = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+			error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
+			error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
+			error->sqlerrcode == ERRCODE_UNDEFINED_TABLE;
+		if (gave_way)
+			note_delay(ftrelid, InvalidFullTransactionId, true);
+		else if (name != NULL)
+		{
+			/* Whatever went wrong, caches may be the reason. */
+			InvalidateSystemCaches();
+			note_failure(ftrelid, name, task, error);
+		}
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(worker.mcxt);
+	show_task(STRATA_TASK_LOOK, InvalidOid, InvalidOid);
+	return done;
+}
+
+/* ---- looking ---- */
+
+/*
+ * Lock the storage of a store that exists without waiting, for a look or a
+ * seal.
+ */
+static bool
+open_store(Oid ftrelid, LOCKMODE lockmode, StrataStore **store, Relation *storage)
+{
+	Oid			oid = strata_store_storage(ftrelid);
+
+	if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, lockmode))
+		return false;
+	if (!store_exists(ftrelid) || strata_store_storage(ftrelid) != oid)
+	{
+		UnlockRelationOid(oid, lockmode);
+		return false;
+	}
+	*store = strata_store_open(ftrelid);
+	*storage = table_open(oid, NoLock);
+	return true;
+}
+
+/* WorkerStep */
+static void
+step_look(StrataDebt *debt)
+{
+	Oid			ftrelid = debt->store;
+	StrataStore *store;
+	Relation	storage;
+
+	if (!open_store(ftrelid, AccessShareLock, &store, &storage))
+	{
+		note_due(GetCurrentTimestamp() + WORKER_DELAY_SEC * USECS_PER_SEC);
+		return;
+	}
+	strata_debt(store, storage, GetCurrentTimestamp(), debt);
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
+/* Is there upkeep for a store of which nothing is to be merged? */
+static bool
+upkeep_due(const StrataSharedStore *shared, TimestampTz now)
+{
+	return shared->compact_due ||
+		(shared->shorten_at != 0 && shared->shorten_at <= now) ||
+		(shared->unswept_bytes >= SWEEP_IDLE_BYTES && shared->next_sweep <= now);
+}
+
+static void
+look_at(Oid ftrelid, List **due)
+{
+	StrataSharedStore known;
+	StrataSharedStore *shared;
+	bool		have = strata_store_look(ftrelid, &known);
+	TimestampTz now = GetCurrentTimestamp();
+	StrataDebt *debt;
+
+	if (have && known.next_try > now)
+	{
+		note_due(known.next_try);
+		return;
+	}
+
+	debt = palloc0(sizeof(StrataDebt));
+	debt->store = ftrelid;
+	debt->due = STRATA_NEVER;
+	if (!run_step(STRATA_TASK_LOOK, debt, step_look))
+		return;
+
+	/* Kept for the views, if the store has a state at all. */
+	shared = strata_store_lock(ftrelid, false);
+	if (shared != NULL)
+	{
+		shared->wanted = debt->trigger;
+		strata_store_unlock();
+	}
+	if (debt->trigger != STRATA_TRIGGER_NONE || (have && upkeep_due(&known, now)))
+		*due = lappend(*due, debt);
+	else
+		note_due(debt->due);
+	if (have && known.unswept_bytes >= SWEEP_IDLE_BYTES && known.next_sweep > now)
+		note_due(known.next_sweep);
+	if (have && known.shorten_at > now)
+		note_due(known.shorten_at);
+
+	if (++worker.looked >= WORKER_CACHED_STORES)
+	{
+		worker.looked = 0;
+		InvalidateSystemCaches();
+	}
+}
+
+static int
+compare_debts(const ListCell *a, const ListCell *b)
+{
+	TimestampTz x = ((StrataDebt *) lfirst(a))->oldest;
+	TimestampTz y = ((StrataDebt *) lfirst(b))->oldest;
+
+	return x < y ? -1 : x > y;
+}
+
+/*
+ * The stores of the database; NIL with *missing set when it has no extension.
+ * Orphans of tables that were dropped without event triggers go here.
+ */
+static List *
+list_stores(bool *missing)
+{
+	List	   *stores = NIL;
+	MemoryContext old;
+
+	begin_transaction();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	*missing = !OidIsValid(get_extension_oid(STRATA_SCHEMA, true));
+	if (!*missing)
+	{
+		ListCell   *lc;
+		bool		orphans = false;
+
+		stores = strata_store_list();
+		foreach(lc, stores)
+		{
+			if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(lfirst_oid(lc))))
+				orphans = true;
+		}
+		if (orphans)
+		{
+			int			n = strata_store_drop_orphans();
+
+			if (n > 0)
+				ereport(LOG,
+						(errmsg("strata: dropped %d stores whose foreign table was dropped while event triggers were off", n)));
+		}
+		old = MemoryContextSwitchTo(worker.mcxt);
+		stores = list_copy(stores);
+		MemoryContextSwitchTo(old);
+	}
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(worker.mcxt);
+	return stores;
+}
+
+/* ---- working ---- */
+
+/* WorkerStep: close generations that are old enough to be merged. */
+static void
+step_seal(StrataDebt *debt)
+{
+	StrataStore *store;
+	Relation	storage;
+
+	if (!open_store(debt->store, RowExclusiveLock, &store, &storage))
+		return;
+	for (int shard = 0; shard < store->nshards; shard++)
+		(void) strata_log_seal(storage, shard, NULL);
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
+/* Of the pass that just committed; the step's result. */
+static StrataPassRecord pass_record;
+static FullTransactionId pass_blocked_by;
+static bool pass_ran;
+
+/* WorkerStep */
+static void
+step_merge(StrataDebt *debt)
+{
+	StrataPassRequest request = {.max_generations = -1, .max_bytes = -1, .nowait = true};
+
+	pass_ran = strata_merge_pass(debt->store, &request, &pass_record, &pass_blocked_by);
+}
+
+/* WorkerStep: see what the pass left to be done. */
+static void
+step_stock(StrataDebt *debt)
+{
+	StrataStore *store;
+	Relation	storage;
+
+	if (!open_store(debt->store, AccessShareLock, &store, &storage))
+		return;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	strata_take_stock(store, storage);
+	PopActiveSnapshot();
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
+static StrataCompactResult compact_result;
+static bool compact_shorten;
+
+/* WorkerStep */
+static void
+step_compact(StrataDebt *debt)
+{
+	pass_ran = strata_compact_pass(debt->store, -1, compact_shorten, true, &compact_result);
+}
+
+static StrataSweepResult sweep_result;
+static bool sweep_with_index;
+
+/* WorkerStep */
+static void
+step_sweep(StrataDebt *debt)
+{
+	pass_ran = strata_sweep(debt->store, sweep_with_index, true, &sweep_result);
+}
+
+static int64 store_rows;
+static int64 store_bytes;
+static bool store_can_shorten;
+
+/* WorkerStep: how large the store is, to weigh upkeep against. */
+static void
+step_size(StrataDebt *debt)
+{
+	StrataStore *store;
+	Relation	storage;
+	StrataManifest *manifest;
+
+	store_rows = store_bytes = 0;
+	store_can_shorten = false;
+	if (!open_store(debt->store, AccessShareLock, &store, &storage))
+		return;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
+	store_rows = (int64) manifest->live_rows;
+	store_bytes = (int64) RelationGetNumberOfBlocks(storage) * BLCKSZ;
+	store_can_shorten = strata_compact_can_shorten(manifest, storage);
+	strata_manifest_release(manifest);
+	PopActiveSnapshot();
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
+/* WorkerStep: as autovacuum would, if it looked at foreign tables. */
+static void
+step_analyze(StrataDebt *debt)
+{
+	char	   *name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(debt->store)),
+												  get_rel_name(debt->store));
+	StringInfoData command;
+
+	initStringInfo(&command);
+	appendStringInfo(&command, "ANALYZE (SKIP_LOCKED) %s", name);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute(command.data, false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "ANALYZE failed");
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "SPI_finish failed");
+	PopActiveSnapshot();
+}
+
+/* Account for a merge, and tell the log. */
+static void
+merged(Oid ftrelid, const char *name)
+{
+	const StrataPassRecord *record = &pass_record;
+	int64		usec = record->ended - record->started;
+	StrataSharedStore *shared = strata_store_lock(ftrelid, true);
+
+	if (shared != NULL)
+	{
+		shared->passes++;
+		shared->generations += record->generations_merged;
+		shared->rows_read += record->rows_read;
+		shared->rows_merged += record->rows_inserted + record->rows_replaced;
+		shared->bytes_merged += record->bytes_merged;
+		shared->bytes_written += record->bytes_written;
+		shared->busy_usec += usec;
+		shared->last_merge = record->ended;
+		shared->unswept_bytes += record->bytes_merged;
+		shared->dead_tids += record->rows_replaced + record->rows_deleted;
+		shared->changed_rows += record->rows_inserted + record->rows_replaced +
+			record->rows_deleted;
+		strata_store_unlock();
+	}
+	ereport(LOG,
+			(errmsg("strata: merged " INT64_FORMAT " generations of %s, " INT64_FORMAT " left: "
+					INT64_FORMAT " rows read, " INT64_FORMAT " inserted, " INT64_FORMAT
+					" replaced, " INT64_FORMAT " deleted; " INT64_FORMAT
+					" row groups written, " INT64_FORMAT " adopted; " INT64_FORMAT " ms, "
+					INT64_FORMAT " kB",
+					record->generations_merged, name, record->generations_left,
+					record->rows_read, record->rows_inserted, record->rows_replaced,
+					record->rows_deleted, record->row_groups_written,
+					record->row_groups_adopted, usec / 1000, record->peak_memory / 1024)));
+}
+
+static bool
+compact_store(StrataDebt *debt, const char *name)
+{
+	const StrataCompactResult *result = &compact_result;
+	StrataSharedStore *shared;
+
+	if (!run_step(STRATA_TASK_COMPACT, debt, step_compact))
+		return false;
+	shared = strata_store_lock(debt->store, true);
+	if (!pass_ran)
+		note_due(GetCurrentTimestamp() + WORKER_DELAY_SEC * USECS_PER_SEC);
+	if (shared != NULL)
+	{
+		if (pass_ran)
+			shared->compact_due = result->row_groups_left > 0;
+		if (pass_ran && result->row_groups_read > 0)
+		{
+			shared->compactions++;
+			shared->bytes_written += result->bytes_written;
+			shared->busy_usec += result->ended - result->started;
+			shared->unswept_bytes += result->bytes_read;
+			shared->dead_tids += result->rows_moved + result->rows_dropped;
+		}
+		strata_store_unlock();
+	}
+	if (pass_ran && result->row_groups_read > 0)
+		ereport(LOG,
+				(errmsg("strata: compacted " INT64_FORMAT " row groups of %s into " INT64_FORMAT
+						": " INT64_FORMAT " rows moved, " INT64_FORMAT " dropped; "
+						INT64_FORMAT " ms",
+						result->row_groups_read, name, result->row_groups_written,
+						result->rows_moved, result->rows_dropped,
+						(result->ended - result->started) / 1000)));
+	return true;
+}
+
+static bool
+sweep_store(StrataDebt *debt, const char *name)
+{
+	StrataSharedStore *shared;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz ended;
+
+	if (!run_step(STRATA_TASK_SWEEP, debt, step_sweep))
+		return false;
+	if (!pass_ran)
+		return true;
+	ended = GetCurrentTimestamp();
+	shared = strata_store_lock(debt->store, true);
+	if (shared != NULL)
+	{
+		int64		freed = sweep_result.blocks_freed * BLCKSZ;
+
+		/* What an old snapshot kept from being freed is due another time. */
+		if (freed >= shared->unswept_bytes / 2)
+		{
+			shared->unswept_bytes = 0;
+			shared->vain_sweeps = 0;
+		}
+		else
+		{
+			shared->unswept_bytes -= freed;
+			shared->vain_sweeps++;
+		}
+		shared->next_sweep = ended +
+			Max(backoff(shared->vain_sweeps + 1, SWEEP_PAUSE_SEC, SWEEP_PAUSE_MAX_SEC),
+				(ended - started) * SWEEP_PAUSE_FACTOR);
+		if (sweep_with_index)
+			shared->dead_tids = 0;
+		shared->sweeps++;
+		shared->blocks_freed += sweep_result.blocks_freed;
+		strata_store_unlock();
+	}
+	if (sweep_result.blocks_freed > 0 || sweep_result.blocks_truncated > 0 ||
+		sweep_result.index_tids_removed > 0)
+		ereport(LOG,
+				(errmsg("strata: swept %s: " INT64_FORMAT " blocks freed, " INT64_FORMAT
+						" truncated, " INT64_FORMAT " index entries removed; " INT64_FORMAT " ms",
+						name, sweep_result.blocks_freed, sweep_result.blocks_truncated,
+						sweep_result.index_tids_removed, (ended - started) / 1000)));
+	return true;
+}
+
+/*
+ * A store that is written to makes use of its free space; only one that has
+ * been quiet for a while is worth shortening.
+ */
+static void
+note_shorten(Oid ftrelid, TimestampTz now)
+{
+	StrataSharedStore *shared = strata_store_lock(ftrelid, false);
+
+	if (shared == NULL)
+		return;
+	shared->shorten_at = store_can_shorten ?
+		Max(shared->last_merge + SHORTEN_QUIET_SEC * USECS_PER_SEC,
+			now + SWEEP_PAUSE_SEC * USECS_PER_SEC) : 0;
+	if (shared->shorten_at != 0)
+		note_due(shared->shorten_at);
+	strata_store_unlock();
+}
+
+/* Compact, sweep and analyze, each when it pays. */
+static bool
+keep_up(StrataDebt *debt, const char *name, bool idle)
+{
+	StrataSharedStore known;
+	TimestampTz now;
+
+	if (!strata_store_look(debt->store, &known))
+		return true;
+	compact_shorten = idle && known.shorten_at != 0 &&
+		known.shorten_at <= GetCurrentTimestamp();
+	if ((known.compact_due || compact_shorten) && !compact_store(debt, name))
+		return false;
+	if (!strata_store_look(debt->store, &known))
+		return true;
+	if (!run_step(STRATA_TASK_LOOK, debt, step_size))
+		return false;
+
+	now = GetCurrentTimestamp();
+	if (known.next_sweep <= now &&
+		known.unswept_bytes >= (idle ? SWEEP_IDLE_BYTES :
+								Max(SWEEP_MIN_BYTES, store_bytes / SWEEP_FRACTION)))
+	{
+		sweep_with_index = known.dead_tids >= SWEEP_TIDS_MIN &&
+			known.dead_tids >= store_rows / SWEEP_TIDS_FRACTION;
+		if (!sweep_store(debt, name) ||
+			!run_step(STRATA_TASK_LOOK, debt, step_size))
+			return false;
+	}
+	else if (known.unswept_bytes >= SWEEP_IDLE_BYTES)
+		note_due(Max(known.next_sweep, now + SWEEP_PAUSE_SEC * USECS_PER_SEC));
+
+	if (known.changed_rows >= ANALYZE_MIN_ROWS + store_rows / ANALYZE_FRACTION)
+	{
+		StrataSharedStore *shared;
+
+		if (!run_step(STRATA_TASK_ANALYZE, debt, step_analyze))
+			return false;
+		shared = strata_store_lock(debt->store, true);
+		if (shared != NULL)
+		{
+			shared->changed_rows = 0;
+			shared->analyzes++;
+			strata_store_unlock();
+		}
+	}
+	note_shorten(debt->store, now);
+	return true;
+}
+
+/*
+ * One turn for one store.  Returns whether something was merged.
+ */
+static bool
+work_on(StrataDebt *debt)
+{
+	Oid			ftrelid = debt->store;
+	StrataSharedStore known;
+	char	   *name;
+	bool		progress = false;
+
+	/* Others may have been faster. */
+	if (!run_step(STRATA_TASK_LOOK, debt, step_look))
+		return false;
+
+	begin_transaction();
+	name = store_exists(ftrelid) ?
+		MemoryContextStrdup(worker.mcxt,
+							quote_qualified_identifier(get_namespace_name(get_rel_namespace(ftrelid)),
+													   get_rel_name(ftrelid))) : NULL;
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(worker.mcxt);
+	if (name == NULL)
+		return false;
+
+	if (debt->trigger != STRATA_TRIGGER_NONE)
+	{
+		if (debt->seal && !run_step(STRATA_TASK_SEAL, debt, step_seal))
+			return false;
+		if (!run_step(STRATA_TASK_MERGE, debt, step_merge))
+			return false;
+		if (!pass_ran)
+		{
+			/* Another worker, or a user, is at it. */
+			note_due(GetCurrentTimestamp() + WORKER_DELAY_SEC * USECS_PER_SEC);
+			return false;
+		}
+		if (pass_record.generations_merged > 0)
+		{
+			merged(ftrelid, name);
+			progress = true;
+			if (!run_step(STRATA_TASK_LOOK, debt, step_stock))
+				return progress;
+		}
+		else if (pass_record.generations_left > 0)
+		{
+			note_delay(ftrelid, pass_blocked_by, false);
+			return false;
+		}
+	}
+	else
+		note_due(debt->due);
+
+	if (keep_up(debt, name, debt->trigger == STRATA_TRIGGER_NONE))
+		note_success(ftrelid);
+	else
+		return progress;
+
+	/* A long compaction goes on in the next round. */
+	return progress || (pass_ran && strata_store_look(ftrelid, &known) && known.compact_due);
+}
+
+/*
+ * One round.  Returns whether anything was merged, so that more may be due.
+ */
+static bool
+work_round(void)
+{
+	List	   *stores;
+	List	   *due = NIL;
+	ListCell   *lc;
+	bool		missing;
+	bool		progress = false;
+
+	worker.next_due = GetCurrentTimestamp() + WORKER_IDLE_SEC * USECS_PER_SEC;
+	stores = list_stores(&missing);
+	if (missing)
+	{
+		int			refused = worker.database != NULL ?
+		(int) pg_atomic_fetch_add_u32(&worker.database->refused, 1) : 0;
+
+		worker.next_due = GetCurrentTimestamp() +
+			backoff(refused + 1, WORKER_REFUSED_SEC, WORKER_REFUSED_MAX_SEC);
+		return false;
+	}
+	if (worker.database != NULL)
+		pg_atomic_write_u32(&worker.database->refused, 0);
+
+	foreach(lc, stores)
+	{
+		if (must_leave())
+			return false;
+		look_at(lfirst_oid(lc), &due);
+	}
+
+	list_sort(due, compare_debts);
+	if (list_length(due) > 1 && worker.database != NULL && strata_max_workers > 1)
+		strata_shared_visit(worker.database, GetCurrentTimestamp());
+	foreach(lc, due)
+	{
+		if (must_leave())
+			return false;
+		progress |= work_on((StrataDebt *) lfirst(lc));
+	}
+	return progress;
+}
+
+/* Settings that must not depend on the database's or the cluster's. */
+static void
+pin_settings(void)
+{
+	static const char *const settings[][2] = {
+		{"search_path", "pg_catalog, pg_temp"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_deferrable", "off"},
+		{"statement_timeout", "0"},
+		{"lock_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"zero_damaged_pages", "off"},
+		{"synchronous_commit", "local"},
+	};
+
+	for (int i = 0; i < (int) lengthof(settings); i++)
+		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+void
+strata_worker_main(Datum arg)
+{
+	int			slot = DatumGetInt32(arg);
+	Oid			database;
+	LOCKTAG		tag;
+
+	memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(Oid));
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+
+	worker.started = GetCurrentTimestamp();
+	if (slot >= 0)
+	{
+		if (strata_shared == NULL || !take_place(slot, database))
+			proc_exit(0);
+		worker.database = strata_shared_database(database);
+	}
+	before_shmem_exit(leave_place, (Datum) 0);
+
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	pin_settings();
+	pgstat_report_activity(STATE_RUNNING, "strata worker");
+	STRATA_PAUSE("worker-connected");
+
+	/* Seen by whoever wants the database for himself. */
+	if (database_wanted())
+		proc_exit(0);
+
+	/* Without launcher, one at a time. */
+	if (worker.place == NULL)
+	{
+		SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, InvalidOid, 0, STRATA_LOCK_DATABASE);
+		if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+			proc_exit(0);
+	}
+
+	worker.mcxt = AllocSetContextCreate(TopMemoryContext, "strata worker round",
+										ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(worker.mcxt);
+	while (work_round() && !must_leave())
+		MemoryContextReset(worker.mcxt);
+
+	if (worker.database != NULL)
+		strata_shared_visit(worker.database, worker.next_due);
+	worker.finished = true;
+	proc_exit(0);
+}

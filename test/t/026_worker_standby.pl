@@ -1,0 +1,38 @@
+# No launcher on a standby; after promotion merging goes on by itself there (P53).
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Strata;
+
+my $primary = strata_node('wprimary', streaming => 1, 'strata.max_workers' => 2, hot_standby_feedback => 'on');
+create_pair($primary, 't', "merge_interval '1s'");
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('wstandby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+
+$primary->safe_psql('postgres', send_rows('t', 1, 1000, 1));
+ok($primary->poll_query_until('postgres', "SELECT pending_generations = 0 FROM strata.stores"), 'merged on the primary');
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+same_rows($standby, 't', 'rows on the standby');
+is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'strata%'"), 0, 'no launcher on the standby');
+is($standby->safe_psql('postgres', "SELECT pending_generations, wanted_by, failures FROM strata.stores"), '0||0', 'views work there');
+is($standby->safe_psql('postgres', "SELECT count(*) FROM strata.health() WHERE severity <> 'info'"), 0, 'health works there');
+is($standby->safe_psql('postgres', "SELECT count(*) FROM strata.workers"), 0, 'no worker');
+isnt($standby->psql('postgres', "SELECT * FROM strata.compact('t')"), 0, 'compact is refused there');
+
+# Pending at the moment of promotion.
+$primary->safe_psql('postgres', 'ALTER SYSTEM SET strata.max_workers = 0; SELECT pg_reload_conf()');
+$primary->safe_psql('postgres', send_rows('t', 500, 1500, 2));
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+$standby->promote;
+ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'strata launcher'"), 'a launcher after promotion');
+ok($standby->poll_query_until('postgres', "SELECT pending_generations = 0 FROM strata.stores"), 'it finds what is pending');
+same_rows($standby, 't', 'rows after promotion');
+verify_clean($standby, 't', 'after promotion');
+
+$standby->stop;
+$primary->stop;
+done_testing();
