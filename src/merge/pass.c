@@ -23,7 +23,8 @@
  *
  * Appends go on all the while: they touch pages of later generations only.
  *
- * Memory: one row group being compressed, the list of the chosen generations'
+ * Memory: one row group being compressed, a few dictionaries to compress it
+ * with (dictionary_train.c), the list of the chosen generations'
  * entries (bounded by choose.c), and for keys, deletes and the sort a fixed
  * size each.  Values are read, copied into the writer and forgotten row by
  * row.  Only where there is no index to probe must all keys be kept; then
@@ -44,6 +45,7 @@
 
 #include "base/cache.h"
 #include "base/codec.h"
+#include "base/dictionary.h"
 #include "pause.h"
 #include "storage/extent.h"
 #include "storage/locks.h"
@@ -104,6 +106,7 @@ typedef struct StrataPass
 	Datum	   *values;
 	bool	   *isnull;
 	StrataPendingReader *reader;
+	StrataDictionaries *dictionaries;	/* NULL until a row group is begun */
 	StrataGroupWriter *writer;	/* NULL: no row group begun */
 	MemoryContext writer_mcxt;
 	uint32		writer_number;	/* of the row group begun */
@@ -246,6 +249,7 @@ pass_write_group(StrataPass *pass)
 	STRATA_PAUSE("pass-group-written");
 	strata_manifest_add_group(pass->store, pass->manifest->incarnation,
 							  pass->writer_number, &ref, zones);
+	length += strata_dictionaries_learn(pass->dictionaries, pass->writer, pass_tick, pass);
 	strata_group_writer_end(pass->writer);
 	pass->writer = NULL;
 	pass->record->row_groups_written++;
@@ -268,10 +272,15 @@ pass_add_row(StrataPass *pass, uint32 hash)
 
 	if (pass->writer == NULL)
 	{
-		old_mcxt = MemoryContextSwitchTo(pass->writer_mcxt);
-		pass->writer = strata_group_writer_begin(pass->store,
-												 Max(options->compression_level,
-													 PASS_COMPRESSION_LEVEL));
+		int			level = Max(options->compression_level, PASS_COMPRESSION_LEVEL);
+
+		old_mcxt = MemoryContextSwitchTo(pass->mcxt);
+		if (pass->dictionaries == NULL)
+			pass->dictionaries = strata_dictionaries_begin(pass->store, pass->storage,
+														   pass->manifest->incarnation, level);
+		MemoryContextSwitchTo(pass->writer_mcxt);
+		pass->writer = strata_group_writer_begin(pass->store, level);
+		strata_dictionaries_use(pass->dictionaries, pass->writer);
 		pass->writer_number = strata_meta_take_row_groups(pass->storage, 1);
 		MemoryContextSwitchTo(old_mcxt);
 	}
