@@ -155,12 +155,15 @@ strata_compress(int level, const struct ZSTD_CDict_s *dictionary, const void *sr
 		compressor_level = level;
 	}
 
+	/* An error leaves a frame begun, and the context outlives dictionaries. */
 	if (dictionary != NULL)
+	{
+		check_parameter(ZSTD_CCtx_reset(compressor, ZSTD_reset_session_only));
 		check_parameter(ZSTD_CCtx_refCDict(compressor, dictionary));
+	}
 	result = ZSTD_compress2(compressor, dst, capacity, src, len);
 	if (dictionary != NULL)
 	{
-		/* the context outlives the dictionary; an error leaves a frame begun */
 		check_parameter(ZSTD_CCtx_reset(compressor, ZSTD_reset_session_only));
 		check_parameter(ZSTD_CCtx_refCDict(compressor, NULL));
 	}

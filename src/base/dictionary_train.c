@@ -12,13 +12,13 @@
  * new one must save more than its own size in a row group like the last one,
  * so that dictionaries never outgrow what they save.
  *
- * A column is tried once in a pass: what does not pay now will not in the next
- * row group.
+ * After an attempt that did not pay, the column's next row groups are passed
+ * over.
  *
  * Memory is bounded: STRATA_DICTIONARY_COLUMNS dictionaries in the form zstd
  * compresses with (about 470 kB each at level 3, counted by
- * strata_codec_memory), made when a writer first has them to use, and
- * the sample of one column.  All of it goes with the memory context.
+ * strata_codec_memory), made when a writer first has them to use,
+ * their content, and the sample of one column.  All of it goes with the memory context.
  *
  * Crash windows: a dictionary's extent belongs to nobody until the pass
  * commits the manifest row; sweep reclaims it.  Its id is the extent's owner
@@ -66,6 +66,9 @@
 /* A dictionary pays when it saves at least 1 / this of the bytes. */
 #define DICTIONARY_PAYS		16
 
+/* Row groups to pass over after it did not pay to make one. */
+#define LEARN_INTERVAL		4
+
 /* One is behind at less than this part of the ratio it was made with. */
 #define RATIO_BEHIND		0.8
 
@@ -76,11 +79,11 @@ typedef struct DictionaryColumn
 {
 	AttrNumber	attnum;
 	uint64		id;				/* 0: none (yet) */
-	char	   *content;		/* until dictionary is made of it */
+	char	   *content;		/* palloc'd */
 	Size		length;
 	struct ZSTD_CDict_s *dictionary;
 	double		ratio;			/* when made */
-	bool		tried;			/* to make one, in this pass */
+	int			skip;			/* row groups to pass over */
 } DictionaryColumn;
 
 struct StrataDictionaries
@@ -96,7 +99,7 @@ struct StrataDictionaries
 
 	/* while learning */
 	struct ZSTD_CDict_s *candidate;
-	StrataCacheEntry *old;		/* the dictionary the vectors need, pinned */
+	struct ZSTD_DDict_s *old;	/* the one that vectors were compressed with */
 };
 
 /* What a row group tells of a column's vectors. */
@@ -133,7 +136,7 @@ let_go(StrataDictionaries *dictionaries)
 		strata_cdict_free(dictionaries->candidate);
 	dictionaries->candidate = NULL;
 	if (dictionaries->old != NULL)
-		strata_cache_unpin(dictionaries->old);
+		strata_ddict_free(dictionaries->old);
 	dictionaries->old = NULL;
 }
 
@@ -218,12 +221,8 @@ strata_dictionaries_use(StrataDictionaries *dictionaries, StrataGroupWriter *wri
 		if (column->id == 0)
 			continue;
 		if (column->dictionary == NULL)
-		{
 			column->dictionary = strata_cdict_create(column->content, column->length,
 													 dictionaries->level);
-			pfree(column->content);
-			column->content = NULL;
-		}
 		strata_group_writer_use_dictionary(writer, column->attnum, column->id,
 										   column->dictionary);
 	}
@@ -397,12 +396,12 @@ learn_column(StrataDictionaries *dictionaries, DictionaryColumn *column,
 	uint64		raw = 0;
 	uint64		before = 0;
 	uint64		after = 0;
-	uint64		ignored = 0;
+	Size		size;
 	uint64		written = 0;
 	bool		pays = false;
 	int16		attlen;
 
-	column->tried = true;
+	column->skip = LEARN_INTERVAL;
 	sample.vectors = totals->vectors;
 	sample.wanted = Max(Min(totals->vectors, LEARN_MAX_BYTES * totals->vectors / totals->raw), 1);
 	sample.size = Min(totals->raw, LEARN_MAX_BYTES + LEARN_VECTOR_BYTES);
@@ -412,9 +411,10 @@ learn_column(StrataDictionaries *dictionaries, DictionaryColumn *column,
 
 	if (totals->shared_raw > 0)
 	{
-		dictionaries->old = strata_dictionary_pin(dictionaries->store, dictionaries->storage,
-												  column->id, column->attnum, &ignored);
-		sample.dictionary = strata_dictionary_get(dictionaries->old);
+		dictionaries->old = strata_ddict_create(column->content, column->length, &size);
+		if (dictionaries->old == NULL)
+			elog(ERROR, "could not decompress with dictionary " UINT64_FORMAT, column->id);
+		sample.dictionary = dictionaries->old;
 	}
 	(void) strata_group_writer_vectors(writer, i, &attlen, add_sample, &sample);
 
@@ -437,8 +437,14 @@ learn_column(StrataDictionaries *dictionaries, DictionaryColumn *column,
 		if (column->dictionary != NULL)
 			strata_cdict_free(column->dictionary);
 		column->dictionary = dictionaries->candidate;
+		if (column->content != NULL)
+			pfree(column->content);
+		column->content = MemoryContextAlloc(dictionaries->mcxt, header.length);
+		memcpy(column->content, content, header.length);
+		column->length = header.length;
 		column->id = header.id;
 		column->ratio = (double) raw / Max(after, 1);
+		column->skip = 0;
 		dictionaries->candidate = NULL;
 	}
 	let_go(dictionaries);
@@ -481,9 +487,12 @@ strata_dictionaries_learn(StrataDictionaries *dictionaries, StrataGroupWriter *w
 		if (best < 0)
 			break;
 		column = find_column(dictionaries, attnums[best], true);
-		if (column != NULL && !column->tried &&
-			(column->id == 0 ||
-			 totals[best].shared_raw < RATIO_BEHIND * column->ratio * totals[best].shared_stored))
+		if (column != NULL && column->skip > 0)
+			column->skip--;
+		else if (column != NULL &&
+				 (column->id == 0 ||
+				  totals[best].shared_raw <
+				  RATIO_BEHIND * column->ratio * totals[best].shared_stored))
 		{
 			mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata dictionary",
 										 ALLOCSET_DEFAULT_SIZES);
