@@ -109,8 +109,7 @@ destroy(void *payload)
 }
 
 StrataCacheEntry *
-strata_dictionary_pin(StrataStore *store, Relation storage, uint64 id, AttrNumber attnum,
-					  uint64 *bytes_read)
+strata_dictionary_pin(StrataStore *store, Relation storage, uint64 id, AttrNumber attnum)
 {
 	StrataCacheKey key = {
 		.relid = RelationGetRelid(storage),
@@ -146,7 +145,6 @@ strata_dictionary_pin(StrataStore *store, Relation storage, uint64 id, AttrNumbe
 		}
 		strata_cache_insert(entry, &key);
 		pfree(content);
-		*bytes_read += ref.length;
 	}
 
 	cached = (CachedDictionary *) STRATA_CACHE_PAYLOAD(entry);

@@ -57,10 +57,10 @@ extern char *strata_dictionary_read(Relation storage, const StrataDictionaryRef 
 
 /*
  * The dictionary that a row group names, from the backend's cache or from
- * disk (then its length is added to *bytes_read).  The caller unpins it.
+ * disk.  The caller unpins it.
  */
 extern StrataCacheEntry *strata_dictionary_pin(StrataStore *store, Relation storage, uint64 id,
-											   AttrNumber attnum, uint64 *bytes_read);
+											   AttrNumber attnum);
 extern const struct ZSTD_DDict_s *strata_dictionary_get(StrataCacheEntry *entry);
 
 /* ---- passes ---- */

@@ -342,8 +342,7 @@ column_dictionary(StrataGroupReader *reader, const StrataFooterColumn *column)
 													  sizeof(StrataCacheEntry *));
 	if (reader->dictionaries[i] == NULL)
 		reader->dictionaries[i] = strata_dictionary_pin(reader->store, reader->storage,
-														column->dictionary, column->attnum,
-														&reader->bytes_read);
+														column->dictionary, column->attnum);
 	return strata_dictionary_get(reader->dictionaries[i]);
 }
 
