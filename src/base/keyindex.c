@@ -151,6 +151,18 @@ strata_keyindex_find(Relation storage, bool *present)
 	return state.usable;
 }
 
+bool
+strata_keyindex_order_known(Relation storage)
+{
+	for (int i = 0; i < RelationGetNumberOfAttributes(storage); i++)
+	{
+		if (!strata_collation_trusted(RelationGetRelationName(storage),
+									  TupleDescAttr(RelationGetDescr(storage), i)->attcollation))
+			return false;
+	}
+	return true;
+}
+
 /* ---- probing ---- */
 
 struct StrataIndexProbe

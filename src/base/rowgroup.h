@@ -101,6 +101,13 @@ extern uint32 strata_group_rows(StrataGroupReader *reader);
 extern void strata_group_fetch(StrataGroupReader *reader, uint32 row,
 							   Datum *values, bool *isnull);
 
+/*
+ * The same into the arrays that strata_group_fetch filled from this reader
+ * before: what is not needed is null there already.
+ */
+extern void strata_group_fetch_again(StrataGroupReader *reader, uint32 row,
+									 Datum *values, bool *isnull);
+
 /* Key columns of a row only, in key order; same lifetime. */
 extern void strata_group_fetch_key(StrataGroupReader *reader, uint32 row, Datum *keyvalues);
 

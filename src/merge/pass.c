@@ -178,7 +178,8 @@ pass_delete_cmp(const void *a, const void *b)
 	uint64		va = *(const uint64 *) a;
 	uint64		vb = *(const uint64 *) b;
 
-	return va < vb ? -1 : va > vb ? 1 : 0;
+	return va < vb ? -1 : va > vb ? 1 :
+									0;
 }
 
 static void
@@ -404,7 +405,8 @@ pass_fold_entry(StrataPass *pass, int index, const StrataPendingEntry *entry)
 		{
 			strata_pending_reader_row(pass->reader, index, row, pass->values, pass->isnull);
 			pass_add_row(pass, keyed ?
-						 strata_pending_reader_hash(pass->reader, index, row) : 0);
+								   strata_pending_reader_hash(pass->reader, index, row) :
+								   0);
 		}
 		else if (pass->supersede != NULL)
 		{
@@ -726,13 +728,16 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	STRATA_PAUSE("pass-begin");
 
 	options = pass->store->options;
-	pass->by_hash = pass->store->key.natts > 0 && !strata_index_before_merge &&
-		!OidIsValid(strata_keyindex_find(pass->storage, &present));
+	pass->by_hash = pass->store->key.natts > 0 &&
+		!OidIsValid(strata_keyindex_find(pass->storage, &present)) &&
+		(!strata_index_before_merge || !strata_keyindex_order_known(pass->storage));
 	pass->choice = strata_choose(pass->store, pass->storage, pass->manifest,
 								 request->max_generations < 0 ?
-								 options->merge_max_generations : request->max_generations,
+									 options->merge_max_generations :
+									 request->max_generations,
 								 request->max_bytes < 0 ?
-								 options->merge_max_bytes : request->max_bytes,
+									 options->merge_max_bytes :
+									 request->max_bytes,
 								 pass->by_hash ? PASS_KEY_MEMORY : 1,
 								 request->through);
 	out->generations_merged = pass->choice->ngenerations;
