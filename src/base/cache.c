@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * cache.c
- *	  A backend's cache of decoded footers and vectors of row groups.
+ *	  A backend's cache of decoded footers and vectors of row groups, and of
+ *	  the dictionaries they were compressed with.
  *
- * Row groups are immutable and an extent's owner id is never used again in
+ * Row groups and dictionaries are immutable and an extent's owner id is never used again in
  * its file, so what is cached never goes stale: (relation, file, owner,
  * column, vector) names the same bytes for ever.  Only when relation oids and
  * file numbers wrap around could a name come back with another meaning;
@@ -59,6 +60,14 @@ static dlist_head cache_lru;	/* head: used last */
 static Size cache_bytes = 0;	/* of linked entries */
 
 static void
+free_entry(StrataCacheEntry *entry)
+{
+	if (entry->destroy != NULL)
+		entry->destroy(STRATA_CACHE_PAYLOAD(entry));
+	pfree(entry);
+}
+
+static void
 unlink_entry(StrataCacheEntry *entry)
 {
 	Assert(entry->linked);
@@ -67,7 +76,7 @@ unlink_entry(StrataCacheEntry *entry)
 	cache_bytes -= entry->size;
 	entry->linked = false;
 	if (entry->pins == 0)
-		pfree(entry);
+		free_entry(entry);
 }
 
 /* Everything of relation relid, or of all (InvalidOid). */
@@ -168,5 +177,5 @@ strata_cache_unpin(StrataCacheEntry *entry)
 {
 	Assert(entry->pins > 0);
 	if (--entry->pins == 0 && !entry->linked)
-		pfree(entry);
+		free_entry(entry);
 }

@@ -17,14 +17,14 @@
 
 /*
  * An owner id is never used again within a relation's file, so a key always
- * means the same bytes.  attnum 0 is the footer.  No padding: keys are hashed
+ * means the same bytes.  attnum 0 is the footer, -1 a dictionary.  No padding: keys are hashed
  * and compared as bytes.
  */
 typedef struct StrataCacheKey
 {
 	Oid			relid;			/* storage relation */
 	Oid			filenode;
-	uint64		owner;			/* of the row group's extent */
+	uint64		owner;			/* of the extent */
 	uint32		vector;
 	int32		attnum;
 } StrataCacheKey;
@@ -33,9 +33,10 @@ typedef struct StrataCacheKey
 typedef struct StrataCacheEntry
 {
 	StrataCacheKey key;
-	Size		size;			/* with this header, as allocated */
+	Size		size;			/* with this header and what it owns elsewhere */
 	int			pins;
 	bool		linked;			/* found by lookups */
+	void		(*destroy) (void *payload); /* before it is freed; NULL: nothing */
 	dlist_node	lru;
 } StrataCacheEntry;
 

@@ -45,6 +45,7 @@
 static ZSTD_CCtx *compressor = NULL;
 static int	compressor_level = 0;
 static ZSTD_DCtx *decompressor = NULL;
+static Size dictionary_memory = 0;	/* of dictionaries for compression */
 
 static char *scratch_buffer[STRATA_NUM_SCRATCH];
 static Size scratch_size[STRATA_NUM_SCRATCH];
@@ -98,7 +99,7 @@ strata_scratch_trim(void)
 Size
 strata_codec_memory(void)
 {
-	Size		total = 0;
+	Size		total = dictionary_memory;
 
 	if (compressor != NULL)
 		total += ZSTD_sizeof_CCtx(compressor);
@@ -132,7 +133,8 @@ strata_compress_bound(Size len)
 }
 
 Size
-strata_compress(int level, const void *src, Size len, void *dst, Size capacity)
+strata_compress(int level, const struct ZSTD_CDict_s *dictionary, const void *src, Size len,
+				void *dst, Size capacity)
 {
 	size_t		result;
 
@@ -143,15 +145,28 @@ strata_compress(int level, const void *src, Size len, void *dst, Size capacity)
 			out_of_memory();
 		compressor_level = 0;
 		check_parameter(ZSTD_CCtx_setParameter(compressor, ZSTD_c_checksumFlag, 1));
+		/* which dictionary is said once per column, not in every frame */
+		check_parameter(ZSTD_CCtx_setParameter(compressor, ZSTD_c_dictIDFlag, 0));
 	}
-	if (compressor_level != level)
+	if (dictionary == NULL && compressor_level != level)
 	{
 		compressor_level = 0;
 		check_parameter(ZSTD_CCtx_setParameter(compressor, ZSTD_c_compressionLevel, level));
 		compressor_level = level;
 	}
 
+	/* An error leaves a frame begun, and the context outlives dictionaries. */
+	if (dictionary != NULL)
+	{
+		check_parameter(ZSTD_CCtx_reset(compressor, ZSTD_reset_session_only));
+		check_parameter(ZSTD_CCtx_refCDict(compressor, dictionary));
+	}
 	result = ZSTD_compress2(compressor, dst, capacity, src, len);
+	if (dictionary != NULL)
+	{
+		check_parameter(ZSTD_CCtx_reset(compressor, ZSTD_reset_session_only));
+		check_parameter(ZSTD_CCtx_refCDict(compressor, NULL));
+	}
 	if (ZSTD_isError(result))
 	{
 		switch (ZSTD_getErrorCode(result))
@@ -169,7 +184,8 @@ strata_compress(int level, const void *src, Size len, void *dst, Size capacity)
 }
 
 const char *
-strata_decompress(const void *src, Size len, void *dst, Size raw_len)
+strata_decompress(const struct ZSTD_DDict_s *dictionary, const void *src, Size len, void *dst,
+				  Size raw_len)
 {
 	size_t		result;
 
@@ -179,7 +195,10 @@ strata_decompress(const void *src, Size len, void *dst, Size raw_len)
 		if (decompressor == NULL)
 			out_of_memory();
 	}
-	result = ZSTD_decompressDCtx(decompressor, dst, raw_len, src, len);
+	if (dictionary != NULL)
+		result = ZSTD_decompress_usingDDict(decompressor, dst, raw_len, src, len, dictionary);
+	else
+		result = ZSTD_decompressDCtx(decompressor, dst, raw_len, src, len);
 	if (ZSTD_isError(result))
 	{
 		if (ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation)
@@ -189,6 +208,40 @@ strata_decompress(const void *src, Size len, void *dst, Size raw_len)
 	if (result != raw_len)
 		return "a compressed frame is shorter than recorded";
 	return NULL;
+}
+
+struct ZSTD_CDict_s *
+strata_cdict_create(const void *content, Size len, int level)
+{
+	ZSTD_CDict *dictionary = ZSTD_createCDict(content, len, level);
+
+	if (dictionary == NULL)
+		out_of_memory();
+	dictionary_memory += ZSTD_sizeof_CDict(dictionary);
+	return dictionary;
+}
+
+void
+strata_cdict_free(struct ZSTD_CDict_s *dictionary)
+{
+	dictionary_memory -= ZSTD_sizeof_CDict(dictionary);
+	ZSTD_freeCDict(dictionary);
+}
+
+struct ZSTD_DDict_s *
+strata_ddict_create(const void *content, Size len, Size *size)
+{
+	ZSTD_DDict *dictionary = ZSTD_createDDict(content, len);
+
+	if (dictionary != NULL)
+		*size = ZSTD_sizeof_DDict(dictionary);
+	return dictionary;
+}
+
+void
+strata_ddict_free(struct ZSTD_DDict_s *dictionary)
+{
+	ZSTD_freeDDict(dictionary);
 }
 
 const char *
@@ -204,6 +257,8 @@ strata_vector_entry_check(const StrataVectorEntry *entry)
 		return "a vector longer than possible";
 	if ((entry->flags & STRATA_VECTOR_ZSTD) == 0 && entry->length != entry->raw_length)
 		return "a vector whose lengths disagree";
+	if ((entry->flags & STRATA_VECTOR_SHARED) != 0 && (entry->flags & STRATA_VECTOR_ZSTD) == 0)
+		return "a vector with a compression dictionary that is not compressed";
 	if (entry->encoding == STRATA_ENCODING_ALL_NULL &&
 		(entry->flags != 0 || entry->length != 0))
 		return "a vector without values that has bytes";
@@ -544,7 +599,8 @@ spread(StrataVector *vector, const char *bitmap, uint32 n)
 
 const char *
 strata_vector_decode(StrataVector *vector, const StrataColumnType *type,
-					 const StrataVectorEntry *entry, const char *stored)
+					 const StrataVectorEntry *entry, const struct ZSTD_DDict_s *dictionary,
+					 const char *stored)
 {
 	const char *what;
 	const char *raw = stored;
@@ -568,7 +624,8 @@ strata_vector_decode(StrataVector *vector, const StrataColumnType *type,
 		char	   *dst = type->byval ?
 			strata_scratch(STRATA_SCRATCH_RAW, entry->raw_length) : vector->data;
 
-		what = strata_decompress(stored, entry->length, dst, entry->raw_length);
+		what = strata_decompress((entry->flags & STRATA_VECTOR_SHARED) != 0 ? dictionary : NULL,
+								 stored, entry->length, dst, entry->raw_length);
 		if (what != NULL)
 			return what;
 		raw = dst;

@@ -20,6 +20,9 @@
 #include "access/tupmacs.h"
 #include "port/pg_crc32c.h"
 
+struct ZSTD_CDict_s;
+struct ZSTD_DDict_s;
+
 typedef struct StrataColumnType
 {
 	int16		attlen;
@@ -65,14 +68,31 @@ typedef enum StrataScratch
 extern char *strata_scratch(StrataScratch which, Size size);
 extern void strata_scratch_trim(void);
 
-/* Memory of the zstd contexts and scratch buffers of this backend. */
+/*
+ * Memory of this backend's zstd contexts, scratch buffers and dictionaries for
+ * compression.
+ */
 extern Size strata_codec_memory(void);
 
 extern Size strata_compress_bound(Size len);
 
-/* Length of the frame, or 0 when it would not fit capacity. */
-extern Size strata_compress(int level, const void *src, Size len, void *dst, Size capacity);
-extern const char *strata_decompress(const void *src, Size len, void *dst, Size raw_len);
+/*
+ * Length of the frame, or 0 when it would not fit capacity.  With a dictionary
+ * (which may be NULL) the level is the dictionary's.
+ */
+extern Size strata_compress(int level, const struct ZSTD_CDict_s *dictionary,
+							const void *src, Size len, void *dst, Size capacity);
+extern const char *strata_decompress(const struct ZSTD_DDict_s *dictionary,
+									 const void *src, Size len, void *dst, Size raw_len);
+
+/*
+ * Dictionaries in the form zstd works with, allocated by it: whoever makes one
+ * frees it.  strata_ddict_create returns NULL for bytes that zstd refuses.
+ */
+extern struct ZSTD_CDict_s *strata_cdict_create(const void *content, Size len, int level);
+extern void strata_cdict_free(struct ZSTD_CDict_s *dictionary);
+extern struct ZSTD_DDict_s *strata_ddict_create(const void *content, Size len, Size *size);
+extern void strata_ddict_free(struct ZSTD_DDict_s *dictionary);
 
 /* ---- encoding ---- */
 
@@ -144,8 +164,13 @@ extern void strata_vector_layout(StrataVector *vector, char *memory,
 extern char *strata_vector_target(StrataVector *vector, const StrataColumnType *type,
 								  const StrataVectorEntry *entry);
 
-/* Decode stored bytes, just read to strata_vector_target. */
+/*
+ * Decode stored bytes, just read to strata_vector_target.  dictionary: that of
+ * the column, for a vector that needs it.
+ */
 extern const char *strata_vector_decode(StrataVector *vector, const StrataColumnType *type,
-										const StrataVectorEntry *entry, const char *stored);
+										const StrataVectorEntry *entry,
+										const struct ZSTD_DDict_s *dictionary,
+										const char *stored);
 
 #endif							/* STRATA_CODEC_H */

@@ -123,8 +123,10 @@ decode_column(const StrataColumnEntry *entry, uint64 offset, uint32 first_vector
 	column->nvectors = entry->nvectors;
 	if (entry->byval > 1 || !strata_column_type_valid(&column->type))
 		return "a column of an impossible type";
-	if (entry->dictionary != 0)
-		return "a compression dictionary that is not known";
+	column->dictionary = entry->dictionary;
+	if (entry->dictionary != 0 &&
+		(entry->dictionary > STRATA_MAX_OWNER || entry->attlen != -1))
+		return "an impossible compression dictionary";
 
 	for (uint32 i = first_vector; i < first_vector + entry->nvectors; i++)
 	{
@@ -133,6 +135,8 @@ decode_column(const StrataColumnEntry *entry, uint64 offset, uint32 first_vector
 
 		if (what != NULL)
 			return what;
+		if ((vector->flags & STRATA_VECTOR_SHARED) != 0 && entry->dictionary == 0)
+			return "a vector with a compression dictionary in a column without";
 		if (vector->length > end - offset)
 			return "a vector beyond its column";
 		if (vector->rows > footer->rows - row)

@@ -19,6 +19,7 @@ typedef struct StrataFooterColumn
 	StrataColumnType type;
 	AttrNumber	attnum;
 	Oid			typid;
+	uint64		dictionary;		/* id, 0: none */
 	uint32		first_vector;
 	uint32		nvectors;
 } StrataFooterColumn;

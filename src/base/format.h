@@ -36,6 +36,9 @@
  * compressed nor out of line; a fixed-length value padded to its alignment; a
  * string with its zero byte.  So decoding a vector copies no value.
  *
+ * A vector marked STRATA_VECTOR_SHARED was compressed with the zstd dictionary
+ * that its column names, an object of the store of its own (dictionary.h).
+ *
  * Every vector has a CRC-32C over its stored bytes; compressed frames have
  * zstd's content checksum besides, which covers what was decoded.
  *
@@ -85,7 +88,7 @@ typedef struct StrataGroupHeader
 typedef struct StrataColumnEntry
 {
 	uint64		length;			/* of the chunk */
-	uint64		dictionary;		/* zstd dictionary, 0: none */
+	uint64		dictionary;		/* id of a zstd dictionary (dictionary.h), 0: none */
 	Oid			type;
 	uint32		nvectors;
 	int16		attnum;
@@ -107,7 +110,8 @@ typedef enum StrataEncoding
 
 #define STRATA_VECTOR_NULLS		0x01	/* has a null bitmap */
 #define STRATA_VECTOR_ZSTD		0x02
-#define STRATA_VECTOR_FLAGS		0x03
+#define STRATA_VECTOR_SHARED	0x04	/* with the column's zstd dictionary */
+#define STRATA_VECTOR_FLAGS		0x07
 
 typedef struct StrataVectorEntry
 {

@@ -35,6 +35,15 @@ typedef struct StrataGroupWriter StrataGroupWriter;
 extern StrataGroupWriter *strata_group_writer_begin(StrataStore *store, int level);
 
 /*
+ * Compress the vectors of a varlena column with a dictionary from here on; it
+ * must live until the writer has been finished.  Others ignore it.
+ */
+struct ZSTD_CDict_s;
+extern void strata_group_writer_use_dictionary(StrataGroupWriter *writer, AttrNumber attnum,
+											   uint64 id,
+											   const struct ZSTD_CDict_s *dictionary);
+
+/*
  * Add a row (values by attribute number - 1, varlena detoasted or inline; they
  * are copied).  hash is the key hash (0 for keyless stores).
  */
@@ -53,6 +62,18 @@ extern uint64 strata_group_writer_finish(StrataGroupWriter *writer);
 extern void strata_group_writer_write(StrataGroupWriter *writer, Relation storage,
 									  const StrataExtent *extent,
 									  StrataGroupRef *ref, bytea **zones);
+
+/*
+ * A look at a finished group: the vectors of column i (of
+ * strata_group_writer_columns, by attribute number), as stored, those without
+ * bytes left out.  Returns the attribute number.
+ */
+struct StrataVectorEntry;
+typedef void (*StrataVectorCallback) (const struct StrataVectorEntry *entry,
+									  const char *stored, void *arg);
+extern int	strata_group_writer_columns(StrataGroupWriter *writer);
+extern AttrNumber strata_group_writer_vectors(StrataGroupWriter *writer, int i, int16 *attlen,
+											  StrataVectorCallback callback, void *arg);
 extern void strata_group_writer_end(StrataGroupWriter *writer);
 
 /* ---- reader ---- */

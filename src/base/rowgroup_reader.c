@@ -31,6 +31,7 @@
 #include "postgres.h"
 
 #include "base/cache.h"
+#include "base/dictionary.h"
 #include "base/footer.h"
 #include "base/rowgroup.h"
 #include "storage/extent.h"
@@ -75,6 +76,8 @@ struct StrataGroupReader
 	BufferAccessStrategy strategy;
 	StrataCacheEntry *footer_entry;
 	const StrataFooter *footer;
+	StrataCacheEntry **dictionaries;	/* pinned, by column of the footer; NULL:
+										 * none was needed yet */
 	int			nneeded;		/* slots of needed columns come first */
 	int			nslots;
 	Slot	   *slots;
@@ -119,6 +122,12 @@ release_pins(void *arg)
 			strata_cache_unpin(reader->slots[i].entry);
 		reader->slots[i].entry = NULL;
 	}
+	for (uint32 i = 0; reader->dictionaries != NULL && i < reader->footer->ncolumns; i++)
+	{
+		if (reader->dictionaries[i] != NULL)
+			strata_cache_unpin(reader->dictionaries[i]);
+	}
+	reader->dictionaries = NULL;
 	if (reader->footer_entry != NULL)
 		strata_cache_unpin(reader->footer_entry);
 	reader->footer_entry = NULL;
@@ -322,6 +331,21 @@ find_vector(const StrataFooter *footer, const StrataFooterColumn *column, uint32
 	return low;
 }
 
+/* The zstd dictionary of a column, pinned for as long as the reader lives. */
+static const struct ZSTD_DDict_s *
+column_dictionary(StrataGroupReader *reader, const StrataFooterColumn *column)
+{
+	int			i = column - reader->footer->columns;
+
+	if (reader->dictionaries == NULL)
+		reader->dictionaries = MemoryContextAllocZero(reader->mcxt, reader->footer->ncolumns *
+													  sizeof(StrataCacheEntry *));
+	if (reader->dictionaries[i] == NULL)
+		reader->dictionaries[i] = strata_dictionary_pin(reader->store, reader->storage,
+														column->dictionary, column->attnum);
+	return strata_dictionary_get(reader->dictionaries[i]);
+}
+
 /*
  * Read and decode a vector into memory of strata_vector_size bytes.  Returns
  * NULL, or what is wrong.
@@ -332,15 +356,20 @@ decode_vector(StrataGroupReader *reader, const StrataFooterColumn *column, uint3
 {
 	const StrataVectorEntry *entry =
 		&reader->footer->entries[column->first_vector + vector];
+	const struct ZSTD_DDict_s *dictionary = NULL;
 	char	   *target;
 	const char *what;
+
+	/* before the scratch buffers are ours */
+	if ((entry->flags & STRATA_VECTOR_SHARED) != 0)
+		dictionary = column_dictionary(reader, column);
 
 	strata_vector_layout(out, memory, &column->type, entry);
 	target = strata_vector_target(out, &column->type, entry);
 	if (entry->length > 0)
 		read_bytes(reader, reader->footer->offsets[column->first_vector + vector],
 				   entry->length, target);
-	what = strata_vector_decode(out, &column->type, entry, target);
+	what = strata_vector_decode(out, &column->type, entry, dictionary, target);
 	reader->bytes_decoded += entry->raw_length;
 	if (entry->length > BUFFER_KEEP || entry->raw_length > BUFFER_KEEP)
 		strata_scratch_trim();

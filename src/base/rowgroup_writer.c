@@ -23,14 +23,10 @@
  */
 #include "postgres.h"
 
-#include "base/codec.h"
-#include "base/rowgroup.h"
-#include "base/zones.h"
-#include "storage/extent.h"
+#include "base/rowgroup_writer.h"
 
 #include "access/detoast.h"
 #include "common/hashfn.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/expandeddatum.h"
 #include "utils/memutils.h"
@@ -53,70 +49,6 @@
 
 StaticAssertDecl(IMAGE_SLOTS >= 2 * STRATA_VECTOR_ROWS, "image hash table too small");
 
-/* A piece of what is to be written, in order. */
-typedef struct Chunk
-{
-	struct Chunk *next;
-	Size		used;
-	Size		size;
-	char		data[FLEXIBLE_ARRAY_MEMBER];
-} Chunk;
-
-typedef struct ColumnWriter
-{
-	StrataColumnType type;
-	AttrNumber	attnum;
-	Oid			typid;
-	bool		packable;		/* may have a 1-byte varlena header */
-	StrataZoneBuilder *zone;
-
-	/* the open vector */
-	uint32		rows;
-	uint32		nvalues;		/* of them, not null */
-	uint8		present[STRATA_VECTOR_ROWS / 8];	/* valid if any is null */
-	int64	   *integers;		/* [STRATA_VECTOR_ROWS] of a by-value type */
-	char	   *images;			/* of a by-reference type */
-	Size		images_used;
-	Size		images_size;
-	uint32		nimages;
-	uint32	   *offsets;		/* [STRATA_VECTOR_ROWS] of the images */
-	uint16	   *codes;			/* [STRATA_VECTOR_ROWS] of the values */
-	uint16	   *slots;			/* [IMAGE_SLOTS] */
-	bool		look_for_repeats;
-	bool		repeats;		/* there are fewer images than values */
-
-	int			skip_repeats;	/* vectors still to pass over */
-	int			skip_zstd;
-	StrataEncoding skip_encoding;	/* that zstd did not pay for */
-
-	/* the chunk: finished vectors */
-	Chunk	   *first;
-	Chunk	   *last;
-	uint64		length;
-	StrataVectorEntry *entries;
-	uint32		nentries;
-	uint32		max_entries;
-} ColumnWriter;
-
-struct StrataGroupWriter
-{
-	MemoryContext mcxt;
-	StrataStore *store;
-	int			level;
-	uint32		rows;
-	uint64		raw_bytes;
-	int			ncolumns;
-	ColumnWriter *columns;
-	bool		keyed;
-	uint32	   *hashes;
-	uint32		max_hashes;
-	bool		finished;
-	uint64		length;
-	StringInfoData footer;		/* with trailer */
-	int			zones_offset;	/* in footer */
-	uint32		zones_length;
-};
-
 StrataGroupWriter *
 strata_group_writer_begin(StrataStore *store, int level)
 {
@@ -130,11 +62,11 @@ strata_group_writer_begin(StrataStore *store, int level)
 	writer->store = store;
 	writer->level = level;
 	writer->keyed = store->key.natts > 0;
-	writer->columns = palloc0(Max(desc->natts, 1) * sizeof(ColumnWriter));
+	writer->columns = palloc0(Max(desc->natts, 1) * sizeof(StrataColumnWriter));
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
-		ColumnWriter *column;
+		StrataColumnWriter *column;
 
 		if (att->attisdropped)
 			continue;
@@ -153,20 +85,36 @@ strata_group_writer_begin(StrataStore *store, int level)
 	return writer;
 }
 
+void
+strata_group_writer_use_dictionary(StrataGroupWriter *writer, AttrNumber attnum, uint64 id,
+								   const struct ZSTD_CDict_s *dictionary)
+{
+	for (int i = 0; i < writer->ncolumns; i++)
+	{
+		StrataColumnWriter *column = &writer->columns[i];
+
+		if (column->attnum == attnum && column->type.attlen == -1)
+		{
+			column->dictionary = dictionary;
+			column->dictionary_id = id;
+		}
+	}
+}
+
 /* ---- finished vectors ---- */
 
 /* Room for len bytes at the end of the column's chunk. */
 static char *
-chunk_reserve(StrataGroupWriter *writer, ColumnWriter *column, Size len)
+chunk_reserve(StrataGroupWriter *writer, StrataColumnWriter *column, Size len)
 {
-	Chunk	   *chunk = column->last;
+	StrataChunk	   *chunk = column->last;
 
 	if (chunk == NULL || chunk->size - chunk->used < len)
 	{
 		Size		size = chunk == NULL ? CHUNK_MIN : Min(chunk->size * 2, CHUNK_MAX);
 
 		size = Max(size, len);
-		chunk = MemoryContextAllocHuge(writer->mcxt, offsetof(Chunk, data) + size);
+		chunk = MemoryContextAllocHuge(writer->mcxt, offsetof(StrataChunk, data) + size);
 		chunk->next = NULL;
 		chunk->used = 0;
 		chunk->size = size;
@@ -181,7 +129,7 @@ chunk_reserve(StrataGroupWriter *writer, ColumnWriter *column, Size len)
 
 /* Count what was put where chunk_reserve pointed as the next vector. */
 static void
-add_entry(StrataGroupWriter *writer, ColumnWriter *column, StrataEncoding encoding,
+add_entry(StrataGroupWriter *writer, StrataColumnWriter *column, StrataEncoding encoding,
 		  uint8 flags, uint32 rows, Size raw_length, const char *stored, Size length)
 {
 	StrataVectorEntry *entry;
@@ -210,7 +158,7 @@ add_entry(StrataGroupWriter *writer, ColumnWriter *column, StrataEncoding encodi
 
 /* Store an encoded vector, compressed if that pays. */
 static void
-store_vector(StrataGroupWriter *writer, ColumnWriter *column, const StrataEncoded *encoded,
+store_vector(StrataGroupWriter *writer, StrataColumnWriter *column, const StrataEncoded *encoded,
 			 uint32 rows)
 {
 	const char *bytes = encoded->raw;
@@ -235,10 +183,16 @@ store_vector(StrataGroupWriter *writer, ColumnWriter *column, const StrataEncode
 			src = encoded->alternative;
 			raw_length = encoded->alternative_length;
 		}
-		n = strata_compress(writer->level, src, raw_length, compressed, capacity);
+		n = strata_compress(writer->level, column->dictionary, src, raw_length, compressed,
+							capacity);
 		if (n > 0)
 		{
 			flags |= STRATA_VECTOR_ZSTD;
+			if (column->dictionary != NULL)
+			{
+				flags |= STRATA_VECTOR_SHARED;
+				column->dictionary_used = true;
+			}
 			bytes = compressed;
 			length = n;
 		}
@@ -258,9 +212,8 @@ store_vector(StrataGroupWriter *writer, ColumnWriter *column, const StrataEncode
 	add_entry(writer, column, encoded->encoding, flags, rows, raw_length, dst, length);
 }
 
-/* Close the open vector of a column. */
-static void
-close_vector(StrataGroupWriter *writer, ColumnWriter *column)
+void
+strata_writer_close_vector(StrataGroupWriter *writer, StrataColumnWriter *column)
 {
 	StrataEncoded encoded;
 	const uint8 *present = NULL;
@@ -318,14 +271,14 @@ close_vector(StrataGroupWriter *writer, ColumnWriter *column)
 
 /* One more row in the open vector, which is closed first if it is full. */
 static inline void
-begin_row(StrataGroupWriter *writer, ColumnWriter *column)
+begin_row(StrataGroupWriter *writer, StrataColumnWriter *column)
 {
 	if (column->rows == STRATA_VECTOR_ROWS)
-		close_vector(writer, column);
+		strata_writer_close_vector(writer, column);
 }
 
 static void
-add_null(StrataGroupWriter *writer, ColumnWriter *column)
+add_null(StrataGroupWriter *writer, StrataColumnWriter *column)
 {
 	begin_row(writer, column);
 	if (column->nvalues == column->rows)
@@ -341,7 +294,7 @@ add_null(StrataGroupWriter *writer, ColumnWriter *column)
 
 /* Count a row with a value. */
 static inline void
-count_value(ColumnWriter *column)
+count_value(StrataColumnWriter *column)
 {
 	if (column->nvalues < column->rows)
 		column->present[column->rows / 8] |= 1 << (column->rows % 8);
@@ -350,7 +303,7 @@ count_value(ColumnWriter *column)
 }
 
 static void
-add_integer(StrataGroupWriter *writer, ColumnWriter *column, Datum value)
+add_integer(StrataGroupWriter *writer, StrataColumnWriter *column, Datum value)
 {
 	int64		v;
 
@@ -379,22 +332,23 @@ add_integer(StrataGroupWriter *writer, ColumnWriter *column, Datum value)
 
 /*
  * A value that has a vector of its own: compressed from where it lies, so that
- * it is in memory once, and its compressed form once.
+ * it is in memory once, and its compressed form once.  It is too long to gain
+ * from a dictionary.
  */
 static void
-add_large(StrataGroupWriter *writer, ColumnWriter *column, const char *image, Size len)
+add_large(StrataGroupWriter *writer, StrataColumnWriter *column, const char *image, Size len)
 {
 	Size		bound = strata_compress_bound(len);
 	char	   *dst;
 	Size		n;
 	uint8		flags = 0;
 
-	close_vector(writer, column);
+	strata_writer_close_vector(writer, column);
 	column->zone->has_any = true;
 	strata_zone_add_image(column->zone, image);
 
 	dst = chunk_reserve(writer, column, bound);
-	n = strata_compress(writer->level, image, len, dst, bound);
+	n = strata_compress(writer->level, NULL, image, len, dst, bound);
 	if (n > 0 && n <= len - len / PAYS_IMAGES)
 		flags = STRATA_VECTOR_ZSTD;
 	else
@@ -407,12 +361,12 @@ add_large(StrataGroupWriter *writer, ColumnWriter *column, const char *image, Si
 	/* such a chunk holds nothing else: give back what was too much */
 	if (column->last->used == n && column->last->size > n)
 	{
-		Chunk	   *chunk = column->last;
-		Chunk	  **link = &column->first;
+		StrataChunk	   *chunk = column->last;
+		StrataChunk	  **link = &column->first;
 
 		while (*link != chunk)
 			link = &(*link)->next;
-		chunk = repalloc_huge(chunk, offsetof(Chunk, data) + n);
+		chunk = repalloc_huge(chunk, offsetof(StrataChunk, data) + n);
 		chunk->size = n;
 		*link = column->last = chunk;
 	}
@@ -429,7 +383,7 @@ image_hash(const char *image, Size len)
 }
 
 static bool
-same_image(const ColumnWriter *column, uint32 code, const char *image, Size len)
+same_image(const StrataColumnWriter *column, uint32 code, const char *image, Size len)
 {
 	const char *other = column->images + column->offsets[code];
 
@@ -442,7 +396,7 @@ same_image(const ColumnWriter *column, uint32 code, const char *image, Size len)
 }
 
 static void
-add_image(StrataGroupWriter *writer, ColumnWriter *column, const char *image, Size len,
+add_image(StrataGroupWriter *writer, StrataColumnWriter *column, const char *image, Size len,
 		  bool aligned)
 {
 	Size		start;
@@ -494,7 +448,7 @@ add_image(StrataGroupWriter *writer, ColumnWriter *column, const char *image, Si
 	if (column->nimages > 0 && column->images_used + len > STRATA_VECTOR_BYTES &&
 		(column->images_used >= STRATA_VECTOR_BYTES / 2 || len >= STRATA_VECTOR_BYTES))
 	{
-		close_vector(writer, column);
+		strata_writer_close_vector(writer, column);
 		slot = column->look_for_repeats ?
 			&column->slots[image_hash(image, len) % IMAGE_SLOTS] : NULL;
 	}
@@ -528,7 +482,7 @@ add_image(StrataGroupWriter *writer, ColumnWriter *column, const char *image, Si
 }
 
 static void
-add_varlena(StrataGroupWriter *writer, ColumnWriter *column, Datum value)
+add_varlena(StrataGroupWriter *writer, StrataColumnWriter *column, Datum value)
 {
 	struct varlena *original = (struct varlena *) DatumGetPointer(value);
 	struct varlena *v = original;
@@ -571,7 +525,7 @@ add_varlena(StrataGroupWriter *writer, ColumnWriter *column, Datum value)
 }
 
 static void
-add_fixed(StrataGroupWriter *writer, ColumnWriter *column, Datum value)
+add_fixed(StrataGroupWriter *writer, StrataColumnWriter *column, Datum value)
 {
 	const char *image = DatumGetPointer(value);
 	Size		len = column->type.attlen;
@@ -600,7 +554,7 @@ strata_group_writer_add(StrataGroupWriter *writer, const Datum *values, const bo
 
 	for (int i = 0; i < writer->ncolumns; i++)
 	{
-		ColumnWriter *column = &writer->columns[i];
+		StrataColumnWriter *column = &writer->columns[i];
 		int			att = column->attnum - 1;
 
 		if (isnull[att])
@@ -649,134 +603,4 @@ uint64
 strata_group_writer_raw_bytes(StrataGroupWriter *writer)
 {
 	return writer->raw_bytes;
-}
-
-/* ---- finishing ---- */
-
-uint64
-strata_group_writer_finish(StrataGroupWriter *writer)
-{
-	MemoryContext old = MemoryContextSwitchTo(writer->mcxt);
-	StrataGroupHeader header = {0};
-	StrataGroupTrailer trailer = {0};
-	const StrataZoneBuilder **zones;
-	pg_crc32c	crc;
-
-	Assert(!writer->finished && writer->rows > 0);
-
-	header.rows = writer->rows;
-	header.natts = writer->store->desc->natts;
-	header.ncolumns = writer->ncolumns;
-	header.raw_bytes = writer->raw_bytes;
-	for (int i = 0; i < writer->ncolumns; i++)
-	{
-		close_vector(writer, &writer->columns[i]);
-		header.data_length += writer->columns[i].length;
-		header.nvectors += writer->columns[i].nentries;
-	}
-	strata_scratch_trim();
-	if (writer->keyed)
-	{
-		header.hash_length = writer->rows * sizeof(uint32);
-		header.hash_crc = strata_crc(writer->hashes, header.hash_length);
-	}
-
-	initStringInfo(&writer->footer);
-	appendBinaryStringInfo(&writer->footer, (char *) &header, sizeof(header));
-	for (int i = 0; i < writer->ncolumns; i++)
-	{
-		const ColumnWriter *column = &writer->columns[i];
-		StrataColumnEntry entry = {
-			.length = column->length,
-			.type = column->typid,
-			.nvectors = column->nentries,
-			.attnum = column->attnum,
-			.attlen = column->type.attlen,
-			.byval = column->type.byval,
-			.align = column->type.align
-		};
-
-		appendBinaryStringInfo(&writer->footer, (char *) &entry, sizeof(entry));
-	}
-	for (int i = 0; i < writer->ncolumns; i++)
-	{
-		if (writer->columns[i].nentries > 0)
-			appendBinaryStringInfo(&writer->footer, (char *) writer->columns[i].entries,
-								   writer->columns[i].nentries * sizeof(StrataVectorEntry));
-	}
-
-	zones = palloc(Max(writer->ncolumns, 1) * sizeof(*zones));
-	for (int i = 0; i < writer->ncolumns; i++)
-		zones[i] = writer->columns[i].zone;
-	writer->zones_offset = writer->footer.len;
-	strata_zones_serialize(zones, writer->ncolumns, &writer->footer);
-	writer->zones_length = writer->footer.len - writer->zones_offset;
-
-	header.zones_length = writer->zones_length;
-	memcpy(writer->footer.data, &header, sizeof(header));
-
-	trailer.footer_length = writer->footer.len;
-	trailer.version = STRATA_ROW_GROUP_VERSION;
-	trailer.magic = STRATA_GROUP_MAGIC;
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, writer->footer.data, writer->footer.len);
-	COMP_CRC32C(crc, &trailer, sizeof(trailer));
-	FIN_CRC32C(crc);
-	trailer.crc = crc;
-	appendBinaryStringInfo(&writer->footer, (char *) &trailer, sizeof(trailer));
-
-	writer->length = header.data_length + header.hash_length + writer->footer.len;
-	writer->finished = true;
-	MemoryContextSwitchTo(old);
-	return writer->length;
-}
-
-void
-strata_group_writer_write(StrataGroupWriter *writer, Relation storage,
-						  const StrataExtent *extent, StrataGroupRef *ref, bytea **zones)
-{
-	StrataExtentWriter *out;
-
-	Assert(writer->finished);
-	if (extent->nblocks < strata_extent_blocks_for(writer->length))
-		elog(ERROR, "extent of %u blocks is too small for a row group of " UINT64_FORMAT " bytes",
-			 extent->nblocks, writer->length);
-
-	out = strata_extent_write_begin(storage, extent);
-	for (int i = 0; i < writer->ncolumns; i++)
-	{
-		for (Chunk *chunk = writer->columns[i].first; chunk != NULL; chunk = chunk->next)
-		{
-			CHECK_FOR_INTERRUPTS();
-			strata_extent_write(out, chunk->data, chunk->used);
-		}
-	}
-	if (writer->keyed)
-		strata_extent_write(out, writer->hashes, writer->rows * sizeof(uint32));
-	strata_extent_write(out, writer->footer.data, writer->footer.len);
-	strata_extent_write_end(out);
-
-	memset(ref, 0, sizeof(*ref));
-	ref->extent = *extent;
-	ref->length = writer->length;
-	ref->raw_bytes = writer->raw_bytes;
-	ref->rows = writer->rows;
-
-	if (zones != NULL)
-	{
-		*zones = NULL;
-		if (writer->zones_length > 0)
-		{
-			*zones = palloc(VARHDRSZ + writer->zones_length);
-			SET_VARSIZE(*zones, VARHDRSZ + writer->zones_length);
-			memcpy(VARDATA(*zones), writer->footer.data + writer->zones_offset,
-				   writer->zones_length);
-		}
-	}
-}
-
-void
-strata_group_writer_end(StrataGroupWriter *writer)
-{
-	MemoryContextDelete(writer->mcxt);
 }

@@ -377,7 +377,12 @@ strata_decode_dictionary(Relation rel, HeapTuple tuple, StrataDictionaryRow *row
 										  values[DICTIONARY_INCARNATION]);
 	decode_extent(STRATA_TABLE_DICTIONARY, values[DICTIONARY_FIRST_BLOCK],
 				  values[DICTIONARY_BLOCKS], values[DICTIONARY_OWNER],
-				  values[DICTIONARY_LENGTH], &row->extent, &row->length);
+				  values[DICTIONARY_LENGTH], &row->ref.extent, &row->ref.length);
+	if (DatumGetInt64(values[DICTIONARY_ID]) != (int64) row->ref.extent.owner)
+		strata_table_corrupted(STRATA_TABLE_DICTIONARY, "id is not the owner of the extent");
+	row->ref.attnum = DatumGetInt16(values[DICTIONARY_ATTNUM]);
+	if (row->ref.attnum < 1 || row->ref.attnum > MaxHeapAttributeNumber)
+		strata_table_corrupted(STRATA_TABLE_DICTIONARY, "column is out of range");
 }
 
 void
@@ -626,6 +631,24 @@ strata_group_row_insert(Oid ftrelid, const StrataGroupRow *row)
 	values[GROUP_ZONES] = PointerGetDatum(row->zones);
 	isnull[GROUP_ZONES] = row->zones == NULL;
 	insert_row(STRATA_TABLE_ROW_GROUP, values, isnull);
+}
+
+void
+strata_dictionary_row_insert(Oid ftrelid, const StrataDictionaryRow *row)
+{
+	Datum		values[DICTIONARY_NATTS];
+	bool		isnull[DICTIONARY_NATTS] = {false};
+	const StrataDictionaryRef *ref = &row->ref;
+
+	values[DICTIONARY_STORE] = ObjectIdGetDatum(ftrelid);
+	values[DICTIONARY_ID] = Int64GetDatum((int64) ref->extent.owner);
+	values[DICTIONARY_INCARNATION] = Int32GetDatum((int32) row->incarnation);
+	values[DICTIONARY_ATTNUM] = Int16GetDatum(ref->attnum);
+	values[DICTIONARY_FIRST_BLOCK] = Int64GetDatum((int64) ref->extent.block);
+	values[DICTIONARY_BLOCKS] = Int64GetDatum((int64) ref->extent.nblocks);
+	values[DICTIONARY_OWNER] = Int64GetDatum((int64) ref->extent.owner);
+	values[DICTIONARY_LENGTH] = Int64GetDatum((int64) ref->length);
+	insert_row(STRATA_TABLE_DICTIONARY, values, isnull);
 }
 
 void

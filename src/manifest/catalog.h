@@ -69,8 +69,7 @@ typedef struct StrataGroupRow
 typedef struct StrataDictionaryRow
 {
 	uint32		incarnation;
-	StrataExtent extent;
-	uint64		length;
+	StrataDictionaryRef ref;
 } StrataDictionaryRow;
 
 typedef struct StrataDeletesRow
@@ -137,6 +136,7 @@ extern void strata_store_row_update(const StrataStoreRow *row);
 extern void strata_shard_row_insert(Oid ftrelid, const StrataShardRow *row);
 extern void strata_shard_row_update(Oid ftrelid, const StrataShardRow *row);
 extern void strata_group_row_insert(Oid ftrelid, const StrataGroupRow *row);
+extern void strata_dictionary_row_insert(Oid ftrelid, const StrataDictionaryRow *row);
 extern void strata_deletes_row_insert(Oid ftrelid, const StrataDeletesRow *row);
 extern void strata_pass_row_insert(Oid ftrelid, int64 id, const StrataPassRecord *record);
 

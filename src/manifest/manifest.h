@@ -112,6 +112,31 @@ extern void strata_manifest_estimate(StrataStore *store, Relation storage,
 									 double *rows, double *raw_bytes,
 									 double *stored_bytes, double *groups);
 
+/* ---- dictionaries ---- */
+
+/*
+ * A zstd dictionary of a column.  Its id is the owner id of its extent, so it
+ * is given once in the life of a store, whatever became of the pass.
+ */
+typedef struct StrataDictionaryRef
+{
+	StrataExtent extent;
+	uint64		length;
+	AttrNumber	attnum;
+} StrataDictionaryRef;
+
+/*
+ * A pass adds dictionaries in the transaction of the first row group that
+ * names them or an earlier one, and only TRUNCATE and DROP remove them, which
+ * no reader overlaps.  So these look at what is committed now (and own
+ * changes): whoever sees a row group finds its dictionary, however old its
+ * snapshot is.  False: there is none of that id.
+ */
+extern bool strata_manifest_dictionary(Oid ftrelid, uint64 id, StrataDictionaryRef *ref);
+
+/* Those of an incarnation, oldest first; palloc'd. */
+extern StrataDictionaryRef *strata_manifest_dictionaries(Oid ftrelid, uint32 incarnation, int *n);
+
 /* ---- writing, by passes (own transaction sees it after a CCI) ---- */
 
 extern void strata_manifest_set_shard(StrataStore *store, int shard,
@@ -119,6 +144,8 @@ extern void strata_manifest_set_shard(StrataStore *store, int shard,
 extern void strata_manifest_add_group(StrataStore *store, uint32 incarnation,
 									  uint32 number, const StrataGroupRef *ref,
 									  bytea *zones);
+extern void strata_manifest_add_dictionary(StrataStore *store, uint32 incarnation,
+										   const StrataDictionaryRef *ref);
 extern void strata_manifest_remove_group(StrataStore *store, uint32 number);
 
 /* tids: sorted, encoded (number << 16 | row); one strata.deletes row. */
@@ -165,7 +192,7 @@ extern void strata_manifest_passes(Oid ftrelid, StrataPassCallback callback, voi
  * For sweep, freeze and index build: every manifest version of the store that
  * is not dead to everybody at horizon (SnapshotAny,
  * HeapTupleSatisfiesVacuum).  callback is called with each row group's ref and
- * number and each dictionary's extent; shard_callback with each shard row
+ * number and each dictionary's extent (number and rows 0); shard_callback with each shard row
  * version.  Rows of another incarnation than the given one are passed over.
  */
 typedef void (*StrataGroupVersionCallback) (uint32 number, const StrataGroupRef *ref, void *arg);

@@ -96,8 +96,8 @@ strata_manifest_all_versions(Oid ftrelid, uint32 incarnation, TransactionId hori
 			StrataGroupRef ref = {0};
 
 			strata_decode_dictionary(scan.rel, tuple, &row);
-			ref.extent = row.extent;
-			ref.length = row.length;
+			ref.extent = row.ref.extent;
+			ref.length = row.ref.length;
 			if (row.incarnation == incarnation)
 				group_callback(0, &ref, arg);
 		}

@@ -8,7 +8,8 @@
  * row's key and TID go to the superseding step, which adds them to the key
  * index in key order.
  *
- * Memory is one row group, in a context that is reset after each.
+ * Memory is one row group, in a context that is reset after each, and a few
+ * dictionaries to compress it with (base/dictionary_train.c), in the pass's.
  *
  * Locks and crash windows: those of the pass (pass.c).  An extent that was
  * written and whose manifest row did not commit is found by sweep.
@@ -29,8 +30,8 @@
 /* Passes compress better than loads. */
 #define OUTPUT_COMPRESSION_LEVEL	3
 
-/* zstd contexts, the sort of keys, decoded vectors of what is read. */
-#define OUTPUT_FIXED_MEMORY			(12 * 1024 * 1024)
+/* zstd contexts and dictionaries, the sort of keys, decoded vectors of what is read. */
+#define OUTPUT_FIXED_MEMORY			(16 * 1024 * 1024)
 
 void
 strata_output_begin(StrataOutput *output, StrataStore *store, Relation storage,
@@ -45,6 +46,7 @@ strata_output_begin(StrataOutput *output, StrataStore *store, Relation storage,
 	output->record = record;
 	output->tick = tick;
 	output->tick_arg = arg;
+	output->pass_mcxt = CurrentMemoryContext;
 	output->mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata row group begun",
 										 ALLOCSET_DEFAULT_SIZES);
 }
@@ -73,6 +75,8 @@ output_write_group(StrataOutput *output)
 	STRATA_PAUSE("pass-group-written");
 	strata_manifest_add_group(output->store, output->incarnation, output->number,
 							  &ref, zones);
+	length += strata_dictionaries_learn(output->dictionaries, output->writer,
+										output->tick, output->tick_arg);
 	strata_group_writer_end(output->writer);
 	output->writer = NULL;
 	output->record->row_groups_written++;
@@ -114,11 +118,15 @@ strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
 
 	if (output->writer == NULL)
 	{
-		MemoryContext old_mcxt = MemoryContextSwitchTo(output->mcxt);
+		int			level = Max(options->compression_level, OUTPUT_COMPRESSION_LEVEL);
+		MemoryContext old_mcxt = MemoryContextSwitchTo(output->pass_mcxt);
 
-		output->writer = strata_group_writer_begin(output->store,
-												   Max(options->compression_level,
-													   OUTPUT_COMPRESSION_LEVEL));
+		if (output->dictionaries == NULL)
+			output->dictionaries = strata_dictionaries_begin(output->store, output->storage,
+															 output->incarnation, level);
+		MemoryContextSwitchTo(output->mcxt);
+		output->writer = strata_group_writer_begin(output->store, level);
+		strata_dictionaries_use(output->dictionaries, output->writer);
 		output->number = strata_meta_take_row_groups(output->storage, 1);
 		MemoryContextSwitchTo(old_mcxt);
 	}

@@ -11,6 +11,7 @@
 #ifndef STRATA_OUTPUT_H
 #define STRATA_OUTPUT_H
 
+#include "base/dictionary.h"
 #include "merge/merge.h"
 
 typedef struct StrataOutput
@@ -23,8 +24,10 @@ typedef struct StrataOutput
 	StrataPassTick tick;		/* called after each row group */
 	void	   *tick_arg;
 
+	StrataDictionaries *dictionaries;	/* NULL until a row group is begun */
 	StrataGroupWriter *writer;	/* NULL: no row group begun */
-	MemoryContext mcxt;
+	MemoryContext pass_mcxt;	/* the dictionaries' */
+	MemoryContext mcxt;			/* the row group's */
 	uint32		number;			/* of the row group begun */
 } StrataOutput;
 

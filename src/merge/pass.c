@@ -25,7 +25,8 @@
  *
  * Appends go on all the while: they touch pages of later generations only.
  *
- * Memory: one row group being compressed, the list of the chosen generations'
+ * Memory: one row group being compressed, a few dictionaries to compress it
+ * with (dictionary_train.c), the list of the chosen generations'
  * entries (bounded by choose.c), and for keys, deletes and the sort a fixed
  * size each.  Values are read, copied into the writer and forgotten row by
  * row.  Only where there is no index to probe must all keys be kept; then

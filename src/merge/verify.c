@@ -12,6 +12,7 @@
  *					hashes and shards right, generation summaries right
  *	row groups		every frame of every row group, pending or base, and the
  *					extents they lie in; deletes within bounds
+ *	dictionaries	their extents, headers and checksums, whether used or not
  *	keys			verify_keys.c: no key twice in the base, key hashes right,
  *					key index and base agree both ways
  *	blocks			nothing is referred to twice or outside the file
@@ -36,6 +37,7 @@
  */
 #include "merge/verify_private.h"
 
+#include "base/dictionary.h"
 #include "storage/extent.h"
 #include "storage/locks.h"
 #include "storage/metapage.h"
@@ -414,6 +416,38 @@ verify_base_group(StrataVerify *verify, void *arg)
 		strata_verify_fault(verify, object, "%s", problem);
 }
 
+/* ---- dictionaries ---- */
+
+static void
+verify_dictionary(StrataVerify *verify, void *arg)
+{
+	const StrataDictionaryRef *ref = (const StrataDictionaryRef *) arg;
+	StrataSpareData *spare = strata_spare_read(verify->storage);
+	StrataDictionaryHeader header;
+
+	(void) strata_dictionary_read(verify->storage, ref, &header);
+	if (spare == NULL || ref->extent.owner >= spare->next_owner)
+		strata_verify_fault(verify, "spare page",
+							"next owner id is not above that of dictionary " UINT64_FORMAT,
+							ref->extent.owner);
+}
+
+static void
+verify_dictionaries(StrataVerify *verify, void *arg)
+{
+	int			n;
+	StrataDictionaryRef *refs = strata_manifest_dictionaries(verify->store->ftrelid,
+															 verify->manifest->incarnation, &n);
+
+	for (int i = 0; i < n; i++)
+	{
+		char		object[48];
+
+		snprintf(object, sizeof(object), "dictionary " UINT64_FORMAT, refs[i].extent.owner);
+		strata_verify_guard(verify, object, verify_dictionary, &refs[i]);
+	}
+}
+
 /* ---- blocks ---- */
 
 typedef struct VerifyBlocks
@@ -549,6 +583,8 @@ verify_store(StrataVerify *verify)
 				 group->ref.extent.block, group->generation, group->shard);
 		strata_verify_guard(verify, object, verify_pending_group, group);
 	}
+
+	strata_verify_guard(verify, "dictionaries", verify_dictionaries, NULL);
 
 	for (int i = 0; i < verify->manifest->ngroups; i++)
 	{
