@@ -250,7 +250,7 @@ pass_write_group(StrataPass *pass)
 	STRATA_PAUSE("pass-group-written");
 	strata_manifest_add_group(pass->store, pass->manifest->incarnation,
 							  pass->writer_number, &ref, zones);
-	length += strata_dictionaries_learn(pass->dictionaries, pass->writer, pass_tick, pass);
+	length += strata_dictionaries_learn(pass->dictionaries, pass->writer, length, pass_tick, pass);
 	strata_group_writer_end(pass->writer);
 	pass->writer = NULL;
 	pass->record->row_groups_written++;
@@ -278,7 +278,7 @@ pass_add_row(StrataPass *pass, uint32 hash)
 		old_mcxt = MemoryContextSwitchTo(pass->mcxt);
 		if (pass->dictionaries == NULL)
 			pass->dictionaries = strata_dictionaries_begin(pass->store, pass->storage,
-														   pass->manifest->incarnation, level);
+														   pass->manifest, level);
 		MemoryContextSwitchTo(pass->writer_mcxt);
 		pass->writer = strata_group_writer_begin(pass->store, level);
 		strata_dictionaries_use(pass->dictionaries, pass->writer);
