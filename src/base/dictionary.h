@@ -68,25 +68,26 @@ extern const struct ZSTD_DDict_s *strata_dictionary_get(StrataCacheEntry *entry)
 /*
  * The dictionaries a pass compresses with: the newest of each column, of a
  * few columns.  Lives in CurrentMemoryContext, and so does the memory that
- * zstd allocates for them.  incarnation is the file's; level what the pass
- * compresses with.
+ * zstd allocates for them.  manifest is what the pass started from, level what
+ * it compresses with.
  */
 typedef struct StrataDictionaries StrataDictionaries;
 
 extern StrataDictionaries *strata_dictionaries_begin(StrataStore *store, Relation storage,
-													 uint32 incarnation, int level);
+													 const StrataManifest *manifest,
+													 int level);
 
 /* Have a writer just begun use them. */
 extern void strata_dictionaries_use(StrataDictionaries *dictionaries, StrataGroupWriter *writer);
 
 /*
- * Look at a row group that has been finished, and make dictionaries for the
+ * Look at a row group of length bytes that has been finished, and make dictionaries for the
  * next ones where that pays.  tick is called while most memory is in use.
  * Returns the bytes written.  The writer's own dictionaries may be gone
  * afterwards: it must not be added to.
  */
 extern uint64 strata_dictionaries_learn(StrataDictionaries *dictionaries,
-										StrataGroupWriter *writer,
+										StrataGroupWriter *writer, uint64 length,
 										void (*tick) (void *arg), void *arg);
 
 #endif							/* STRATA_DICTIONARY_H */

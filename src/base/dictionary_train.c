@@ -9,8 +9,10 @@
  * second one make up the dictionary, the others tell what it is worth.  If it
  * pays, it is written and used from the next row group on.  The same happens
  * when a column's dictionary does clearly worse than when it was made; then the
- * new one must save more than its own size in a row group like the last one,
- * so that dictionaries never outgrow what they save.
+ * new one must save more than its own size in a row group like the last one.
+ * Where row groups keep turning out unlike the last one, that comes to nothing:
+ * so all dictionaries of a store, which stay for the old row groups' sake, must
+ * be a small part of it.
  *
  * After an attempt that did not pay, the column's next row groups are passed
  * over.
@@ -66,6 +68,10 @@
 /* A dictionary pays when it saves at least 1 / this of the bytes. */
 #define DICTIONARY_PAYS		16
 
+/* All dictionaries take at most this part of the base, or so many bytes. */
+#define DICTIONARIES_SHARE	32
+#define DICTIONARIES_MIN	(1024 * 1024)
+
 /* Row groups to pass over after it did not pay to make one. */
 #define LEARN_INTERVAL		4
 
@@ -94,6 +100,8 @@ struct StrataDictionaries
 	Relation	storage;
 	uint32		incarnation;
 	int			level;
+	uint64		base_bytes;		/* of all row groups, stored */
+	uint64		bytes;			/* of all dictionaries */
 	int			ncolumns;
 	DictionaryColumn columns[STRATA_DICTIONARY_COLUMNS];
 
@@ -173,7 +181,8 @@ find_column(StrataDictionaries *dictionaries, AttrNumber attnum, bool add)
 }
 
 StrataDictionaries *
-strata_dictionaries_begin(StrataStore *store, Relation storage, uint32 incarnation, int level)
+strata_dictionaries_begin(StrataStore *store, Relation storage, const StrataManifest *manifest,
+						  int level)
 {
 	StrataDictionaries *dictionaries = palloc0(sizeof(StrataDictionaries));
 	StrataDictionaryRef *refs;
@@ -182,14 +191,17 @@ strata_dictionaries_begin(StrataStore *store, Relation storage, uint32 incarnati
 	dictionaries->mcxt = CurrentMemoryContext;
 	dictionaries->store = store;
 	dictionaries->storage = storage;
-	dictionaries->incarnation = incarnation;
+	dictionaries->incarnation = manifest->incarnation;
 	dictionaries->level = level;
+	dictionaries->base_bytes = manifest->stored_bytes;
 	dictionaries->callback.func = free_dictionaries;
 	dictionaries->callback.arg = dictionaries;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &dictionaries->callback);
 
 	/* The newest of each column: ids grow. */
-	refs = strata_manifest_dictionaries(store->ftrelid, incarnation, &nrefs);
+	refs = strata_manifest_dictionaries(store->ftrelid, manifest->incarnation, &nrefs);
+	for (int i = 0; i < nrefs; i++)
+		dictionaries->bytes += refs[i].length;
 	for (int i = nrefs - 1; i >= 0; i--)
 	{
 		AttrNumber	attnum = refs[i].attnum;
@@ -378,6 +390,7 @@ store_dictionary(StrataDictionaries *dictionaries, StrataDictionaryHeader *heade
 	strata_extent_write_end(writer);
 	STRATA_PAUSE("dictionary-written");
 	strata_manifest_add_dictionary(dictionaries->store, dictionaries->incarnation, &ref);
+	dictionaries->bytes += ref.length;
 	return ref.length;
 }
 
@@ -453,13 +466,14 @@ learn_column(StrataDictionaries *dictionaries, DictionaryColumn *column,
 
 uint64
 strata_dictionaries_learn(StrataDictionaries *dictionaries, StrataGroupWriter *writer,
-						  void (*tick) (void *arg), void *arg)
+						  uint64 length, void (*tick) (void *arg), void *arg)
 {
 	int			ncolumns = strata_group_writer_columns(writer);
 	VectorTotals *totals = palloc0(Max(ncolumns, 1) * sizeof(VectorTotals));
 	AttrNumber *attnums = palloc0(Max(ncolumns, 1) * sizeof(AttrNumber));
 	uint64		written = 0;
 
+	dictionaries->base_bytes += length;
 	for (int i = 0; i < ncolumns; i++)
 	{
 		int16		attlen;
@@ -475,6 +489,10 @@ strata_dictionaries_learn(StrataDictionaries *dictionaries, StrataGroupWriter *w
 		MemoryContext old_mcxt;
 		DictionaryColumn *column;
 		int			best = -1;
+
+		if (dictionaries->bytes + CONTENT_MAX > Max(DICTIONARIES_MIN, dictionaries->base_bytes /
+													DICTIONARIES_SHARE))
+			break;
 
 		/* The largest first: there may be more columns than dictionaries. */
 		for (int i = 0; i < ncolumns; i++)

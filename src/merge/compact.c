@@ -381,7 +381,7 @@ compact_rewrite(Compact *compact)
 	}
 
 	strata_progress_phase(STRATA_PHASE_WRITE);
-	strata_output_begin(&output, store, env->storage, env->manifest->incarnation,
+	strata_output_begin(&output, store, env->storage, env->manifest,
 						supersede, &compact->record, compact_tick, compact);
 	group_mcxt = AllocSetContextCreate(env->mcxt, "strata compacted row group",
 									   ALLOCSET_DEFAULT_SIZES);

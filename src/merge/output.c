@@ -35,13 +35,13 @@
 
 void
 strata_output_begin(StrataOutput *output, StrataStore *store, Relation storage,
-					uint32 incarnation, StrataSupersede *supersede,
+					const StrataManifest *manifest, StrataSupersede *supersede,
 					StrataPassRecord *record, StrataPassTick tick, void *arg)
 {
 	memset(output, 0, sizeof(*output));
 	output->store = store;
 	output->storage = storage;
-	output->incarnation = incarnation;
+	output->manifest = manifest;
 	output->supersede = supersede;
 	output->record = record;
 	output->tick = tick;
@@ -73,9 +73,9 @@ output_write_group(StrataOutput *output)
 	strata_extent_take(output->storage, strata_extent_blocks_for(length), &extent);
 	strata_group_writer_write(output->writer, output->storage, &extent, &ref, &zones);
 	STRATA_PAUSE("pass-group-written");
-	strata_manifest_add_group(output->store, output->incarnation, output->number,
+	strata_manifest_add_group(output->store, output->manifest->incarnation, output->number,
 							  &ref, zones);
-	length += strata_dictionaries_learn(output->dictionaries, output->writer,
+	length += strata_dictionaries_learn(output->dictionaries, output->writer, length,
 										output->tick, output->tick_arg);
 	strata_group_writer_end(output->writer);
 	output->writer = NULL;
@@ -123,7 +123,7 @@ strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
 
 		if (output->dictionaries == NULL)
 			output->dictionaries = strata_dictionaries_begin(output->store, output->storage,
-															 output->incarnation, level);
+															 output->manifest, level);
 		MemoryContextSwitchTo(output->mcxt);
 		output->writer = strata_group_writer_begin(output->store, level);
 		strata_dictionaries_use(output->dictionaries, output->writer);

@@ -18,7 +18,7 @@ typedef struct StrataOutput
 {
 	StrataStore *store;
 	Relation	storage;
-	uint32		incarnation;
+	const StrataManifest *manifest;	/* what the pass started from */
 	StrataSupersede *supersede; /* told of each row; may be NULL */
 	StrataPassRecord *record;	/* row groups and bytes written */
 	StrataPassTick tick;		/* called after each row group */
@@ -32,7 +32,7 @@ typedef struct StrataOutput
 } StrataOutput;
 
 extern void strata_output_begin(StrataOutput *output, StrataStore *store, Relation storage,
-								uint32 incarnation, StrataSupersede *supersede,
+								const StrataManifest *manifest, StrataSupersede *supersede,
 								StrataPassRecord *record, StrataPassTick tick, void *arg);
 extern void strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
 							  uint32 hash);

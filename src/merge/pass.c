@@ -391,7 +391,7 @@ pass_stream(StrataPass *pass)
 	pass->values = palloc(sizeof(Datum) * pass->store->desc->natts);
 	pass->isnull = palloc(sizeof(bool) * pass->store->desc->natts);
 	strata_output_begin(&pass->output, pass->store, pass->storage,
-						pass->manifest->incarnation, pass->supersede, pass->record,
+						pass->manifest, pass->supersede, pass->record,
 						pass_tick, pass);
 	pass->row_mcxt = AllocSetContextCreate(pass->mcxt, "strata merged row",
 										   ALLOCSET_DEFAULT_SIZES);
