@@ -28,6 +28,8 @@ OBJS = src/init.o src/pause.o \
 PG_CONFIG ?= pg_config
 PG_CPPFLAGS = -I$(srcdir)/src $(if $(PAUSES),-DSTRATA_TEST_PAUSES)
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Werror
+# The server's own flags are for the compiler it was built with.
+PG_CFLAGS += $(if $(findstring clang,$(CC)),-Wno-ignored-optimization-argument -Wno-unknown-warning-option)
 SHLIB_LINK = -lzstd
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))

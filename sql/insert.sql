@@ -348,5 +348,18 @@ SELECT count(*) FROM t;
 SELECT count(*) FROM bulk;
 
 SET client_min_messages = warning;
+-- a table without columns holds rows, as a heap does
+CREATE FOREIGN TABLE nothing () SERVER strata;
+INSERT INTO nothing DEFAULT VALUES;
+INSERT INTO nothing SELECT FROM generate_series(1, 1000);
+SELECT count(*) FROM nothing;
+SELECT count(*) FROM strata.seal('nothing');
+SELECT generations_merged, rows_inserted FROM strata.merge('nothing');
+INSERT INTO nothing DEFAULT VALUES;
+ALTER FOREIGN TABLE nothing ADD COLUMN a int DEFAULT 7;
+SELECT count(*), sum(a) FROM nothing;
+SELECT * FROM strata.verify('nothing');
+DROP FOREIGN TABLE nothing;
+
 DROP SCHEMA insert_test CASCADE;
 DROP ROLE insert_test_user;

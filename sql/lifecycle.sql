@@ -57,6 +57,7 @@ CREATE FOREIGN TABLE bad (id int) SERVER strata OPTIONS (key 'ctid');
 CREATE FOREIGN TABLE bad (id json) SERVER strata OPTIONS (key 'id');
 CREATE FOREIGN TABLE bad (id point) SERVER strata OPTIONS (key 'id');
 CREATE FOREIGN TABLE bad (id money) SERVER strata OPTIONS (key 'id');
+CREATE FOREIGN TABLE bad (id money[]) SERVER strata OPTIONS (key 'id');
 CREATE FOREIGN TABLE bad (id tsvector) SERVER strata OPTIONS (key 'id');
 CREATE TYPE mood AS ENUM ('sad', 'glad');
 CREATE FOREIGN TABLE bad (id mood) SERVER strata OPTIONS (key 'id');

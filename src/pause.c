@@ -28,13 +28,34 @@
 #define PAUSE_DIRECTORY		"strata.pause"
 #define PAUSE_POLL_USEC		10000L
 
+/* Wait while the file is there; meanwhile <point>.reached says that we do. */
+static void
+wait_for_removal(const char *file, const char *point, bool interruptible)
+{
+	char		reached[MAXPGPATH];
+	FILE	   *mark;
+	struct stat st;
+
+	snprintf(reached, sizeof(reached), "%s.reached", point);
+	mark = fopen(reached, "w");
+	if (mark != NULL)
+		fclose(mark);
+	while (stat(file, &st) == 0)
+	{
+		pg_usleep(PAUSE_POLL_USEC);
+		if (interruptible)
+			CHECK_FOR_INTERRUPTS();
+	}
+	(void) unlink(reached);
+}
+
 void
 strata_pause(const char *name)
 {
 	char		path[MAXPGPATH];
+	char		held[MAXPGPATH];
 	char		action[64];
 	FILE	   *file;
-	struct stat st;
 	int			milliseconds;
 
 	/* System calls of our own: some points stand in critical sections. */
@@ -48,20 +69,13 @@ strata_pause(const char *name)
 	action[strcspn(action, "\r\n")] = '\0';
 
 	if (strcmp(action, "wait") == 0 || strcmp(action, "hang") == 0)
+		wait_for_removal(path, path, action[0] == 'h');
+	else if (strcmp(action, "hold") == 0)
 	{
-		char		reached[MAXPGPATH + 16];
-
-		/* Told to the test, which removes it. */
-		snprintf(reached, sizeof(reached), "%s.reached", path);
-		file = fopen(reached, "w");
-		if (file != NULL)
-			fclose(file);
-		while (stat(path, &st) == 0)
-		{
-			pg_usleep(PAUSE_POLL_USEC);
-			if (action[0] == 'h')
-				CHECK_FOR_INTERRUPTS();
-		}
+		/* renaming lets only one in */
+		snprintf(held, sizeof(held), "%s.held", path);
+		if (rename(path, held) == 0)
+			wait_for_removal(held, path, false);
 	}
 	else if (strcmp(action, "error") == 0)
 	{

@@ -9,9 +9,9 @@
  * data directory.  The file's text says what happens to whoever gets there:
  *
  *	wait		wait until the file is gone (does not check for interrupts, so
- *				it may stand where a page lock is held); strata.pause/<name>.reached
- *				says that somebody does
- *	hang		the same, but let interrupts through
+ *				it may stand where a page lock is held)
+ *	hold		the same for whoever comes first; others pass by
+ *	hang		as wait, but lets interrupts through
  *	error		ereport(ERROR), then the point disarms itself
  *	kill		SIGKILL the own process (the postmaster restarts the cluster)
  *	segv		abort with SIGSEGV

@@ -51,6 +51,8 @@ typedef struct CacheSlot
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
+bool		strata_cache_closed = false;
+
 static MemoryContext cache_context = NULL;
 static slots_hash *cache_slots = NULL;
 static dlist_head cache_lru;	/* head: used last */
@@ -134,7 +136,7 @@ strata_cache_insert(StrataCacheEntry *entry, const StrataCacheKey *key)
 	bool		found;
 
 	Assert(!entry->linked && entry->pins > 0);
-	if (entry->size > limit / MAX_SHARE)
+	if (strata_cache_closed || entry->size > limit / MAX_SHARE)
 		return;
 
 	slot = slots_insert(cache_slots, *key, &found);

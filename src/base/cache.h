@@ -52,6 +52,13 @@ extern StrataCacheEntry *strata_cache_lookup(const StrataCacheKey *key);
  */
 extern StrataCacheEntry *strata_cache_alloc(Size payload);
 extern void strata_cache_insert(StrataCacheEntry *entry, const StrataCacheKey *key);
+/*
+ * While set nothing new is kept.  A pass reads each row group a few times and
+ * never again: it shall neither push out what queries use nor take memory that
+ * follows the backlog.  Whoever sets it resets it, errors or not.
+ */
+extern bool strata_cache_closed;
+
 extern void strata_cache_unpin(StrataCacheEntry *entry);
 
 #endif							/* STRATA_CACHE_H */

@@ -21,6 +21,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
@@ -33,14 +34,21 @@
 typedef struct CollationCheck
 {
 	Oid			collation;
+	uint32		version;
+	char	   *recorded;		/* NULL: none */
+	char	   *actual;			/* NULL: none */
 	bool		trusted;
+	bool		warned;
 } CollationCheck;
 
 static CollationCheck *checked = NULL;
 static int	nchecked = 0;
+static MemoryContext checked_mcxt = NULL;
+static bool checks_stale = false;
 
 static void forget_collations(Datum arg, int cacheid, uint32 hashvalue);
 static char *recorded_version(Oid collation, char *provider, char **locale);
+static CollationCheck *check_collation(Oid collation);
 
 /*
  * A collation or the database was changed (REFRESH VERSION, for one): look
@@ -49,7 +57,7 @@ static char *recorded_version(Oid collation, char *provider, char **locale);
 static void
 forget_collations(Datum arg, int cacheid, uint32 hashvalue)
 {
-	nchecked = 0;
+	checks_stale = true;
 }
 
 /*
@@ -101,57 +109,84 @@ recorded_version(Oid collation, char *provider, char **locale)
 	return version;
 }
 
+/* Look a collation up, once a session and again when the catalog changes. */
+static CollationCheck *
+check_collation(Oid collation)
+{
+	CollationCheck *check;
+	MemoryContext old;
+	char	   *locale;
+	char		provider;
+
+	if (checked_mcxt == NULL)
+	{
+		checked_mcxt = AllocSetContextCreate(TopMemoryContext, "strata collations",
+											 ALLOCSET_SMALL_SIZES);
+		CacheRegisterSyscacheCallback(COLLOID, forget_collations, (Datum) 0);
+		CacheRegisterSyscacheCallback(DATABASEOID, forget_collations, (Datum) 0);
+	}
+	if (checks_stale)
+	{
+		MemoryContextReset(checked_mcxt);
+		checked = NULL;
+		nchecked = 0;
+		checks_stale = false;
+	}
+	for (int i = 0; i < nchecked; i++)
+	{
+		if (checked[i].collation == collation)
+			return &checked[i];
+	}
+
+	old = MemoryContextSwitchTo(checked_mcxt);
+	checked = checked == NULL ? palloc(sizeof(CollationCheck)) :
+		repalloc(checked, (nchecked + 1) * sizeof(CollationCheck));
+	check = &checked[nchecked];
+	memset(check, 0, sizeof(*check));
+	check->collation = collation;
+	check->recorded = recorded_version(collation, &provider, &locale);
+	if (locale != NULL)
+		check->actual = get_collation_actual_version(provider, locale);
+	check->trusted = check->recorded == NULL ||
+		(check->actual != NULL && strcmp(check->recorded, check->actual) == 0);
+	if (check->actual != NULL)
+		check->version = DatumGetUInt32(hash_any((unsigned char *) check->actual,
+												 strlen(check->actual)));
+	nchecked++;
+	MemoryContextSwitchTo(old);
+	return check;
+}
+
+uint32
+strata_collation_version(Oid collation)
+{
+	return OidIsValid(collation) ? check_collation(collation)->version : 0;
+}
+
 /*
- * Does the collation still sort as when its version was recorded?  Asked once
- * a session, with a warning when not.
+ * Does the collation still sort as when its version was recorded?  Warns once
+ * when not.
  */
 bool
 strata_collation_trusted(const char *index, Oid collation)
 {
-	static bool registered = false;
-	char	   *recorded;
-	char	   *actual = NULL;
-	char	   *locale;
-	char		provider;
-	bool		trusted;
+	CollationCheck *check;
 
 	if (!OidIsValid(collation))
 		return true;
-	for (int i = 0; i < nchecked; i++)
+	check = check_collation(collation);
+	if (!check->trusted && !check->warned)
 	{
-		if (checked[i].collation == collation)
-			return checked[i].trusted;
-	}
-
-	if (!registered)
-	{
-		CacheRegisterSyscacheCallback(COLLOID, forget_collations, (Datum) 0);
-		CacheRegisterSyscacheCallback(DATABASEOID, forget_collations, (Datum) 0);
-		registered = true;
-	}
-
-	recorded = recorded_version(collation, &provider, &locale);
-	if (recorded != NULL && locale != NULL)
-		actual = get_collation_actual_version(provider, locale);
-	trusted = recorded == NULL || (actual != NULL && strcmp(recorded, actual) == 0);
-
-	if (!trusted)
+		check->warned = true;
 		ereport(WARNING,
 				(errcode(ERRCODE_COLLATION_MISMATCH),
 				 errmsg("key index \"%s\" is not used because collation \"%s\" has changed",
 						index, get_collation_name(collation)),
 				 errdetail("The catalog recorded version %s, the operating system provides version %s.",
-						   recorded, actual ? actual : "(none)"),
-				 errhint("Rebuild the index with REINDEX, then use ALTER %s ... REFRESH %sVERSION.",
+						   check->recorded, check->actual ? check->actual : "(none)"),
+				 errhint("Rebuild it with strata.drop_key_index and strata.create_key_index, then use ALTER %s ... REFRESH %sVERSION.",
 						 collation == DEFAULT_COLLATION_OID ? "DATABASE" : "COLLATION",
 						 collation == DEFAULT_COLLATION_OID ? "COLLATION " : "")));
-
-	if (checked == NULL)
-		checked = MemoryContextAlloc(TopMemoryContext, sizeof(CollationCheck));
-	else
-		checked = repalloc(checked, (nchecked + 1) * sizeof(CollationCheck));
-	checked[nchecked].collation = collation;
-	checked[nchecked].trusted = trusted;
-	nchecked++;
-	return trusted;
+	}
+	return check->trusted;
 }

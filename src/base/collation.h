@@ -20,4 +20,11 @@
  */
 extern bool strata_collation_trusted(const char *index, Oid collation);
 
+/*
+ * A number for how the collation sorts now: a hash of the version that the
+ * operating system provides, 0 when it knows none (C, POSIX).  Whoever stores
+ * something that rests on the order stores it along, and compares.
+ */
+extern uint32 strata_collation_version(Oid collation);
+
 #endif							/* STRATA_COLLATION_H */

@@ -6,7 +6,7 @@
  * A row group is a sequence of bytes in one extent: column chunks, each a
  * sequence of independently decodable vectors, the key hashes of its rows,
  * and a footer whose trailer is the last bytes.  Vectors are small (about
- * 8-16 kB raw, fewer rows when wide; a value over 256 kB has a frame of its
+ * 8 kB raw, fewer rows when wide; a value over 256 kB has a frame of its
  * own), so that fetching a row decodes kilobytes, not the group.  Every
  * compressed frame carries a checksum; footers have a CRC-32C.  Every length,
  * offset and count read from disk is checked before use (XX001 naming
@@ -79,6 +79,13 @@ extern uint32 strata_group_rows(StrataGroupReader *reader);
  */
 extern void strata_group_fetch(StrataGroupReader *reader, uint32 row,
 							   Datum *values, bool *isnull);
+
+/*
+ * The same into the arrays that strata_group_fetch filled from this reader
+ * before: what is not needed is null there already.
+ */
+extern void strata_group_fetch_again(StrataGroupReader *reader, uint32 row,
+									 Datum *values, bool *isnull);
 
 /* Key columns of a row only, in key order; same lifetime. */
 extern void strata_group_fetch_key(StrataGroupReader *reader, uint32 row, Datum *keyvalues);

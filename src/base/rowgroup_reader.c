@@ -483,6 +483,12 @@ strata_group_fetch(StrataGroupReader *reader, uint32 row, Datum *values, bool *i
 		memset(values, 0, natts * sizeof(Datum));
 		memset(isnull, true, natts * sizeof(bool));
 	}
+	strata_group_fetch_again(reader, row, values, isnull);
+}
+
+void
+strata_group_fetch_again(StrataGroupReader *reader, uint32 row, Datum *values, bool *isnull)
+{
 	for (int i = 0; i < reader->nneeded; i++)
 	{
 		Slot	   *slot = &reader->slots[i];

@@ -40,8 +40,6 @@
 
 /* Values of a vector after which one that saw no repetition stops looking. */
 #define REPEAT_PATIENCE		128
-/* Values in half a vector's bytes from which on they count as narrow. */
-#define NARROW_VALUES		64
 /* Vectors of a column to pass over after something did not pay. */
 #define RETRY_INTERVAL		8
 
@@ -491,14 +489,10 @@ add_image(StrataGroupWriter *writer, ColumnWriter *column, const char *image, Si
 
 	/*
 	 * Close a vector before it gets too long: a small one rather than putting
-	 * a wide value behind narrow ones, and one of narrow values early, since
-	 * those gain little from a long one.
+	 * a wide value behind narrow ones.
 	 */
-	if (column->nimages > 0 &&
-		((column->images_used + len > STRATA_VECTOR_BYTES &&
-		  (column->images_used >= STRATA_VECTOR_BYTES / 2 || len >= STRATA_VECTOR_BYTES)) ||
-		 (column->images_used + len > STRATA_VECTOR_BYTES / 2 &&
-		  column->nimages >= NARROW_VALUES)))
+	if (column->nimages > 0 && column->images_used + len > STRATA_VECTOR_BYTES &&
+		(column->images_used >= STRATA_VECTOR_BYTES / 2 || len >= STRATA_VECTOR_BYTES))
 	{
 		close_vector(writer, column);
 		slot = column->look_for_repeats ?

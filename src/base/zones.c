@@ -5,7 +5,8 @@
  *
  * The order is that of the type's default B-tree operator class under the
  * column's collation, so NaN and infinities stand where that puts them, and a
- * zone map is ignored where the column's type or collation is another by now.
+ * zone map is ignored where the column's type or collation, or how that sorts,
+ * is another by now.
  * A column gets no minimum and maximum when its type has no such order or a
  * value is longer than STRATA_ZONE_MAX_VALUE: a cut-off value could be wrong
  * under some collation, and comparing long values costs more than it saves.
@@ -20,6 +21,7 @@
  */
 #include "postgres.h"
 
+#include "base/collation.h"
 #include "base/rowgroup.h"
 #include "base/zones.h"
 
@@ -214,6 +216,7 @@ strata_zones_serialize(const StrataZoneBuilder *const *zones, int n, StringInfo 
 		}
 		entry.type = zone->typid;
 		entry.collation = zone->collation;
+		entry.collation_version = strata_collation_version(zone->collation);
 		appendBinaryStringInfo(buf, (char *) &entry, sizeof(entry));
 		header.count++;
 	}
@@ -322,7 +325,8 @@ strata_zone_get(StrataStore *store, const bytea *zones, AttrNumber attnum, Strat
 		}
 
 		if (att->attisdropped || entry.type != att->atttypid ||
-			entry.collation != att->attcollation)
+			entry.collation != att->attcollation ||
+			entry.collation_version != strata_collation_version(entry.collation))
 			return;
 		if ((entry.flags & STRATA_ZONE_ALL_NULL) == 0 &&
 			(!read_value(att, data + offset, entry.min_length, &zone->min) ||

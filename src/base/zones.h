@@ -45,6 +45,7 @@ typedef struct StrataZoneEntry
 	uint8		unused;
 	Oid			type;
 	Oid			collation;
+	uint32		collation_version;	/* how that sorted then */
 	uint16		min_length;		/* 0 with ALL_NULL */
 	uint16		max_length;
 } StrataZoneEntry;

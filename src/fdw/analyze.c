@@ -30,6 +30,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/toast_internals.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/vacuum.h"
 #include "common/pg_prng.h"
@@ -106,8 +107,12 @@ column_widths(Relation relation, Form_pg_attribute att)
 	HeapTuple	tuple;
 	Oid			typanalyze;
 
-	/* extended statistics compare whatever they are given */
-	if (att->attisdropped || att->attlen != -1 || RelationGetStatExtList(relation) != NIL)
+	/*
+	 * Extended statistics compare whatever they are given, and a parent's
+	 * look at its children's samples.
+	 */
+	if (att->attisdropped || att->attlen != -1 || RelationGetStatExtList(relation) != NIL ||
+		has_superclass(RelationGetRelid(relation)))
 		return WIDTHS_MATTER;
 
 	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(getBaseType(att->atttypid)));

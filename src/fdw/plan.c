@@ -56,7 +56,7 @@
 /* descending the key index and the hash of pending keys, in operator calls */
 #define PROBE_OPERATORS		150
 /* raw bytes of a vector, what is decoded for one column of one row */
-#define VECTOR_BYTES		12288
+#define VECTOR_BYTES		8192
 /* fraction of the key index's pages that is filled, and bytes per entry
  * beside the key */
 #define INDEX_FILL			0.7

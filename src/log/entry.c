@@ -317,7 +317,7 @@ check_rows(const StrataEntryHeader *entry)
 	if (!(entry->flags & STRATA_ENTRY_COMPRESSED) &&
 		entry->raw_length != entry->length - prefix)
 		return "length of rows differs from its length";
-	if (entry->natts == 0 || entry->natts > MaxTupleAttributeNumber)
+	if (entry->natts > MaxTupleAttributeNumber)
 		return "impossible number of columns";
 	return NULL;
 }

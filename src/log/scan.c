@@ -68,6 +68,7 @@ struct StrataScan
 	uint32		number;
 	StrataGroupReader *group_reader;
 	MemoryContext group_mcxt;
+	const Datum *filled;		/* array that group_reader fetched into */
 	const uint8 *dead;			/* by row, or NULL */
 	uint8	   *combined;		/* room for deletes and superseded together */
 	bool	   *skipped;		/* [ngroups] */
@@ -344,6 +345,7 @@ next_group(StrataScan *scan)
 								strata_group_rows(scan->group_reader), group->ref.rows)));
 		}
 		scan->stats.groups_read++;
+		scan->filled = NULL;
 		scan->number = group->number;
 		scan->row = 0;
 		scan->nrows = group->ref.rows;
@@ -409,8 +411,13 @@ strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 			if (row < nrows)
 			{
 				scan->row = row + 1;
-				if (scan->group_reader)
+				if (likely(scan->filled == values))
+					strata_group_fetch_again(scan->group_reader, row, values, isnull);
+				else if (scan->group_reader)
+				{
 					strata_group_fetch(scan->group_reader, row, values, isnull);
+					scan->filled = values;
+				}
 				else
 					memset(isnull, true, scan->natts * sizeof(bool));
 				strata_base_tid(tid, scan->number, row);

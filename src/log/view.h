@@ -80,6 +80,11 @@ typedef struct StrataScan StrataScan;
 
 extern StrataScan *strata_scan_begin(StrataView *view, const Bitmapset *needed,
 									 StrataSkipGroup skip, void *arg);
+
+/*
+ * All calls of a scan get the same arrays, in which columns that are not
+ * needed stay null as they were set.
+ */
 extern bool strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid);
 extern void strata_scan_end(StrataScan *scan);
 

@@ -37,6 +37,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/pg_locale.h"
+#include "utils/typcache.h"
 
 /* Longest rendering of one value in a message. */
 #define DESCRIBE_MAX_VALUE	100
@@ -57,6 +58,7 @@ key_column_init(StrataKey *key, int i, Form_pg_attribute att, MemoryContext mcxt
 	Oid			hash_input;
 	Oid			equality;
 	Oid			proc;
+	TypeCacheEntry *typentry;
 
 	btree = GetDefaultOpClass(type, BTREE_AM_OID);
 	hash = GetDefaultOpClass(type, HASH_AM_OID);
@@ -67,6 +69,17 @@ key_column_init(StrataKey *key, int i, Form_pg_attribute att, MemoryContext mcxt
 						NameStr(att->attname), format_type_be(att->atttypid)),
 				 errdetail("Type %s has no default operator class for access method \"%s\".",
 						   format_type_be(type), OidIsValid(btree) ? "hash" : "btree"),
+				 errhint("Use a column of a type such as text, uuid, bigint or timestamptz.")));
+
+	/* Arrays and ranges have them for elements that cannot be hashed, too. */
+	typentry = lookup_type_cache(type, TYPECACHE_CMP_PROC | TYPECACHE_HASH_PROC);
+	if (!OidIsValid(typentry->cmp_proc) || !OidIsValid(typentry->hash_proc))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("column \"%s\" of type %s cannot be part of a key",
+						NameStr(att->attname), format_type_be(att->atttypid)),
+				 errdetail("Its elements have no default operator class for access method \"%s\".",
+						   OidIsValid(typentry->cmp_proc) ? "hash" : "btree"),
 				 errhint("Use a column of a type such as text, uuid, bigint or timestamptz.")));
 
 	/*

@@ -152,6 +152,8 @@ is_harmless(Node *parsetree)
 {
 	ListCell   *lc;
 
+	if (IsA(parsetree, AlterTableMoveAllStmt))
+		return true;
 	if (!IsA(parsetree, AlterTableStmt))
 		return false;
 	foreach(lc, ((AlterTableStmt *) parsetree)->cmds)

@@ -91,12 +91,14 @@ strata_manifest_add_deletes(StrataStore *store, uint32 incarnation, const uint64
 	CommandCounterIncrement();
 	strata_table_scan_begin_at(&scan, STRATA_TABLE_DELETES, RowExclusiveLock,
 							   store->ftrelid, (int64) row.pass, NULL);
-	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
+	scan.direction = BackwardScanDirection;
+	tuple = strata_table_scan_next(&scan);
+	if (HeapTupleIsValid(tuple))
 	{
-		StrataDeletesRow old;
+		StrataDeletesRow last;
 
-		strata_decode_deletes(scan.rel, tuple, &old);
-		row.seq = Max(row.seq, old.seq + 1);
+		strata_decode_deletes(scan.rel, tuple, &last);
+		row.seq = last.seq + 1;
 	}
 	strata_table_scan_end(&scan);
 

@@ -33,6 +33,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/index.h"
+#include "commands/tablecmds.h"
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/inval.h"
@@ -50,6 +51,8 @@ strata_store_truncate(Oid ftrelid)
 	StrataSpareData *spare;
 	bool		save_own = strata_own_ddl;
 
+	/* A table over one layer may be being read. */
+	CheckTableNotInUse(storage, "TRUNCATE");
 	CheckTableForSerializableConflictIn(storage);
 
 	/* Never written to: there is nothing to get rid of. */

@@ -205,7 +205,7 @@ strata_choose(StrataStore *store, Relation storage,
 		ListCell   *lc;
 
 		sealed[shard] = NIL;
-		foreach(lc, generations)
+		foreach (lc, generations)
 		{
 			StrataGeneration *generation = (StrataGeneration *) lfirst(lc);
 

@@ -285,11 +285,7 @@ strata_drain(PG_FUNCTION_ARGS)
 
 		if (record.generations_merged > 0)
 			ereport(NOTICE,
-					(errmsg("%s: merged " INT64_FORMAT " generations, " INT64_FORMAT " left: "
-							INT64_FORMAT " rows read, " INT64_FORMAT " inserted, "
-							INT64_FORMAT " replaced, " INT64_FORMAT " deleted, "
-							INT64_FORMAT " aborted; " INT64_FORMAT " row groups written, "
-							INT64_FORMAT " adopted",
+					(errmsg("%s: merged " INT64_FORMAT " generations, " INT64_FORMAT " left: " INT64_FORMAT " rows read, " INT64_FORMAT " inserted, " INT64_FORMAT " replaced, " INT64_FORMAT " deleted, " INT64_FORMAT " aborted; " INT64_FORMAT " row groups written, " INT64_FORMAT " adopted",
 							name, record.generations_merged, record.generations_left,
 							record.rows_read, record.rows_inserted,
 							record.rows_replaced, record.rows_deleted,
@@ -301,8 +297,7 @@ strata_drain(PG_FUNCTION_ARGS)
 		{
 			if (FullTransactionIdIsValid(blocked_by))
 				ereport(NOTICE,
-						(errmsg("%s: " INT64_FORMAT " generations cannot be merged while transaction "
-								UINT64_FORMAT " is running",
+						(errmsg("%s: " INT64_FORMAT " generations cannot be merged while transaction " UINT64_FORMAT " is running",
 								name, record.generations_left,
 								U64FromFullTransactionId(blocked_by)),
 						 errhint("Look for it in pg_stat_activity.backend_xid and pg_prepared_xacts.")));

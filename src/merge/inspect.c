@@ -105,7 +105,7 @@ typedef struct InspectStore
 } InspectStore;
 
 /* Put the rows of one opened store. */
-typedef void (*InspectRows) (InspectStore *store, ReturnSetInfo *rsinfo);
+typedef void (*InspectRows)(InspectStore *store, ReturnSetInfo *rsinfo);
 
 /* A manifest table by name. */
 static Relation
@@ -241,7 +241,7 @@ inspect_all(FunctionCallInfo fcinfo, InspectRows rows)
 	ListCell   *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
-	foreach(lc, inspect_stores())
+	foreach (lc, inspect_stores())
 	{
 		CHECK_FOR_INTERRUPTS();
 		(void) inspect_store_guarded((InspectStore *) lfirst(lc), rows, rsinfo);
@@ -265,7 +265,8 @@ inspect_key(const StrataStore *store)
 
 	for (int i = 0; i < store->key.natts; i++)
 		names[i] = CStringGetTextDatum(NameStr(TupleDescAttr(store->desc,
-															 store->key.attnum[i] - 1)->attname));
+															 store->key.attnum[i] - 1)
+												   ->attname));
 	return PointerGetDatum(construct_array(names, store->key.natts, TEXTOID,
 										   -1, false, TYPALIGN_INT));
 }
@@ -287,7 +288,7 @@ stores_row(InspectStore *store, ReturnSetInfo *rsinfo)
 	{
 		ListCell   *lc;
 
-		foreach(lc, strata_log_generations(store->storage, shard,
+		foreach (lc, strata_log_generations(store->storage, shard,
 										   &manifest->shards[shard], 0))
 		{
 			StrataGeneration *generation = (StrataGeneration *) lfirst(lc);
@@ -332,7 +333,7 @@ strata_stores_info(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
-	foreach(lc, inspect_stores())
+	foreach (lc, inspect_stores())
 	{
 		InspectStore *store = (InspectStore *) lfirst(lc);
 		Datum		values[STORES_NCOLUMNS] = {0};
@@ -363,7 +364,7 @@ generations_rows(InspectStore *store, ReturnSetInfo *rsinfo)
 	{
 		ListCell   *lc;
 
-		foreach(lc, strata_log_generations(store->storage, shard,
+		foreach (lc, strata_log_generations(store->storage, shard,
 										   &store->manifest->shards[shard], 0))
 		{
 			StrataGeneration *generation = (StrataGeneration *) lfirst(lc);

@@ -125,8 +125,8 @@ extern void strata_supersede_put(StrataSupersede *supersede, const Datum *keyval
 extern void strata_supersede_put_tombstone(StrataSupersede *supersede, const Datum *keyvalues);
 
 /* Called for each superseded base row (and at times to look around). */
-typedef void (*StrataSupersededRow) (uint32 group, uint32 row, bool tombstone, void *arg);
-typedef void (*StrataPassTick) (void *arg);
+typedef void (*StrataSupersededRow)(uint32 group, uint32 row, bool tombstone, void *arg);
+typedef void (*StrataPassTick)(void *arg);
 
 /* Counts index_probes and base_bytes_read in record; frees. */
 extern void strata_supersede_finish(StrataSupersede *supersede, StrataSupersededRow callback,
@@ -205,7 +205,7 @@ extern bool strata_compact_can_shorten(const StrataManifest *manifest, Relation 
  * report (may be NULL) is called for a block referred to twice or outside the
  * file.
  */
-typedef void (*StrataBlockFault) (BlockNumber block, const char *what, void *arg);
+typedef void (*StrataBlockFault)(BlockNumber block, const char *what, void *arg);
 extern uint8 *strata_referenced_blocks(StrataStore *store, Relation storage,
 									   TransactionId horizon, bool include_spare,
 									   BlockNumber *nblocks,

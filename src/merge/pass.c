@@ -44,11 +44,11 @@
  */
 #include "merge/merge.h"
 
+#include "base/cache.h"
+#include "base/codec.h"
 #include "merge/budget.h"
 #include "merge/output.h"
 #include "merge/progress.h"
-
-#include "base/codec.h"
 #include "pause.h"
 #include "storage/extent.h"
 #include "storage/locks.h"
@@ -176,7 +176,8 @@ pass_delete_cmp(const void *a, const void *b)
 	uint64		va = *(const uint64 *) a;
 	uint64		vb = *(const uint64 *) b;
 
-	return va < vb ? -1 : va > vb ? 1 : 0;
+	return va < vb ? -1 : va > vb ? 1 :
+									0;
 }
 
 static void
@@ -556,13 +557,16 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	STRATA_PAUSE("pass-begin");
 
 	options = pass->store->options;
-	pass->by_hash = pass->store->key.natts > 0 && !strata_index_before_merge &&
-		!OidIsValid(strata_keyindex_find(pass->storage, &present));
+	pass->by_hash = pass->store->key.natts > 0 &&
+		!OidIsValid(strata_keyindex_find(pass->storage, &present)) &&
+		(!strata_index_before_merge || !strata_keyindex_order_known(pass->storage));
 	pass->choice = strata_choose(pass->store, pass->storage, pass->manifest,
 								 request->max_generations < 0 ?
-								 options->merge_max_generations : request->max_generations,
+									 options->merge_max_generations :
+									 request->max_generations,
 								 request->max_bytes < 0 ?
-								 options->merge_max_bytes : request->max_bytes,
+									 options->merge_max_bytes :
+									 request->max_bytes,
 								 pass->by_hash ? PASS_KEY_MEMORY : 1,
 								 request->through);
 	out->generations_merged = pass->choice->ngenerations;
@@ -578,16 +582,19 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 		strata_budget_take(pass->choice->memory + strata_output_memory(pass->store),
 						   pass_tick, pass);
 		STRATA_PAUSE("pass-after-budget");
+		strata_cache_closed = true;
 		PG_TRY();
 		{
 			pass_fold(pass);
 		}
 		PG_CATCH();
 		{
+			strata_cache_closed = false;
 			strata_budget_release();
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
+		strata_cache_closed = false;
 		strata_budget_release();
 		out->ended = GetCurrentTimestamp();
 		strata_manifest_add_pass(pass->store, out);

@@ -311,7 +311,7 @@ verify_log(StrataVerify *verify, void *arg)
 	entry_mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata verify entry",
 									   ALLOCSET_DEFAULT_SIZES);
 	generations = strata_log_generations(verify->storage, shard, merged, 0);
-	foreach(lc, generations)
+	foreach (lc, generations)
 	{
 		StrataGeneration *generation = (StrataGeneration *) lfirst(lc);
 		StrataLogPoint point;
@@ -329,6 +329,12 @@ verify_log(StrataVerify *verify, void *arg)
 		{
 			CHECK_FOR_INTERRUPTS();
 			rows += (uint64) entry.header->rows + entry.header->tombstones;
+
+			/* An ALTER TABLE rolled back with it may have shaped its rows. */
+			if (strata_xid_outcome(entry.header->fxid,
+								   entry.header->flags) == STRATA_XID_ABORTED &&
+				entry.header->type == STRATA_ENTRY_ROWS)
+				continue;
 			if (entry.header->natts > verify->store->desc->natts)
 				strata_verify_fault(verify, object,
 									"entry at page %u, offset %u has %u attributes, the table has %d",
@@ -461,11 +467,11 @@ verify_common_faults(List *a, List *b)
 	List	   *common = NIL;
 	ListCell   *la;
 
-	foreach(la, a)
+	foreach (la, a)
 	{
 		ListCell   *lb;
 
-		foreach(lb, b)
+		foreach (lb, b)
 		{
 			if (strcmp((char *) lfirst(la), (char *) lfirst(lb)) == 0)
 			{
@@ -503,7 +509,7 @@ verify_blocks(StrataVerify *verify)
 		CHECK_FOR_INTERRUPTS();
 	}
 
-	foreach(lc, faults)
+	foreach (lc, faults)
 		strata_verify_fault(verify, "blocks", "%s", (char *) lfirst(lc));
 	if (verify->swept && unreferenced > 0 && blocks.room)
 		strata_verify_fault(verify, "blocks",
@@ -534,7 +540,7 @@ verify_store(StrataVerify *verify)
 		groups = list_concat(groups, state.groups);
 	}
 
-	foreach(lc, groups)
+	foreach (lc, groups)
 	{
 		VerifyGroup *group = (VerifyGroup *) lfirst(lc);
 		char		object[96];
@@ -584,7 +590,8 @@ strata_verify(PG_FUNCTION_ARGS)
 	verify.store = strata_store_open(relid);
 	(void) strata_lock(verify.store->storage, STRATA_LOCK_PASS, 0, ExclusiveLock, false);
 	verify.storage = strata_storage_open(verify.store, RecoveryInProgress() ?
-										 AccessShareLock : ShareUpdateExclusiveLock);
+														   AccessShareLock :
+														   ShareUpdateExclusiveLock);
 	PushActiveSnapshot(GetLatestSnapshot());
 	verify.manifest = strata_manifest_get_uncached(verify.store, verify.storage,
 												   GetActiveSnapshot());

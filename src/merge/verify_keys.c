@@ -60,7 +60,7 @@ typedef struct VerifyKeys
 
 /* Group and row of an encoded TID, for messages. */
 #define TID_GROUP(tid)	((uint32) ((tid) >> 16))
-#define TID_ROW(tid)	((uint32) ((tid) & 0xFFFF))
+#define TID_ROW(tid) ((uint32) ((tid) &0xFFFF))
 
 static void
 verify_keys_begin(VerifyKeys *keys)
@@ -201,7 +201,8 @@ verify_keys_index_tuple(VerifyKeys *keys, const Datum *values, uint64 tid)
 		int			cmp = strata_key_compare(key, keys->base_values, values);
 
 		if (cmp == 0)
-			cmp = keys->base_tid < tid ? -1 : keys->base_tid > tid ? 1 : 0;
+			cmp = keys->base_tid < tid ? -1 : keys->base_tid > tid ? 1 :
+																	 0;
 		if (cmp == 0)
 		{
 			verify_keys_next_base(keys);

@@ -40,7 +40,7 @@ extern void strata_verify_report(StrataVerify *verify, const char *object,
  * Run a check in a subtransaction; an error it raises becomes a fault of
  * object, unless it says nothing about the store (cancelled, out of memory).
  */
-typedef void (*StrataVerifyCheck) (StrataVerify *verify, void *arg);
+typedef void (*StrataVerifyCheck)(StrataVerify *verify, void *arg);
 extern void strata_verify_guard(StrataVerify *verify, const char *object,
 								StrataVerifyCheck check, void *arg);
 

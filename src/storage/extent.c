@@ -450,10 +450,12 @@ strata_spare_give(Relation rel, const StrataSpareRun *runs, int nruns)
 	StrataSpareRun *merged;
 	StrataMetaData meta;
 	Buffer		buffer;
+	Buffer		last = InvalidBuffer;
 	GenericXLogState *record;
 	Page		page;
 	StrataSpareData *spare;
 	uint64		dropped = 0;
+	bool		to_the_end;
 	BlockNumber lowest;
 	int			n;
 
@@ -473,6 +475,7 @@ strata_spare_give(Relation rel, const StrataSpareRun *runs, int nruns)
 				 runs[i].nblocks, runs[i].block, RelationGetRelationName(rel));
 		lowest = runs[i].block + runs[i].nblocks;
 	}
+	to_the_end = lowest == end;
 
 	/*
 	 * No more than a page full can be kept anyhow, so what is done under the
@@ -484,6 +487,17 @@ strata_spare_give(Relation rel, const StrataSpareRun *runs, int nruns)
 	merged = palloc(2 * STRATA_SPARE_MAX_RUNS * sizeof(StrataSpareRun));
 
 	record = GenericXLogStart(rel);
+	if (to_the_end)
+	{
+		/*
+		 * Nobody may ever have logged these blocks: an extension whose record
+		 * was lost.  Replay must make the file as long before it gives them
+		 * out.
+		 */
+		last = strata_page_new(rel, end - 1, NULL);
+		strata_page_init(GenericXLogRegisterBuffer(record, last, GENERIC_XLOG_FULL_IMAGE),
+						 STRATA_PAGE_FREE, 0);
+	}
 	buffer = strata_spare_lock(rel);
 	page = GenericXLogRegisterBuffer(record, buffer, 0);
 	spare = strata_page_spare(page);
@@ -493,6 +507,8 @@ strata_spare_give(Relation rel, const StrataSpareRun *runs, int nruns)
 	spare_set_length(page, n);
 	GenericXLogFinish(record);
 	UnlockReleaseBuffer(buffer);
+	if (BufferIsValid(last))
+		UnlockReleaseBuffer(last);
 	STRATA_PAUSE("storage-extents-given");
 
 	pfree(merged);

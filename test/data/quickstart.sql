@@ -50,7 +50,7 @@ $$;
 CREATE OR REPLACE PROCEDURE quickstart.load() LANGUAGE plpgsql AS $$
 DECLARE
     file     text := current_setting('quickstart.file');
-    run      timestamptz := now();
+    run      timestamptz := current_setting('quickstart.run');
     total    bigint;
     base     bigint;
     done     bigint := 0;
@@ -59,6 +59,8 @@ DECLARE
     chunk    bigint := 500;
     got      bigint;
     l        record;
+    why      text;
+    detail   text;
     started  timestamptz := clock_timestamp();
     told     timestamptz := clock_timestamp();
 BEGIN
@@ -79,9 +81,11 @@ BEGIN
                     INSERT INTO rollouts SELECT * FROM quickstart.record(l.line);
                     loaded := loaded + 1;
                 EXCEPTION WHEN OTHERS THEN
+                    GET STACKED DIAGNOSTICS why = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
+                    why := concat_ws(': ', why, nullif(detail, ''));
                     refused := refused + 1;
-                    INSERT INTO quickstart.refused VALUES (run, file, l.n - base, SQLERRM);
-                    RAISE NOTICE '%:%: %', file, l.n - base, SQLERRM;
+                    INSERT INTO quickstart.refused VALUES (run, file, l.n - base, why);
+                    RAISE NOTICE '%:%: %', file, l.n - base, why;
                 END;
             END LOOP;
         END;

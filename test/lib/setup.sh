@@ -62,11 +62,18 @@ strata_choose_work()
 	work=$1
 	strata_choose_user
 	mkdir -p "$work"
-	if [ -n "$run_user" ] && ! runuser -u "$run_user" -- test -x "$work" -a -r "$work"; then
+	# make takes no path with a space or a quote in it.
+	case $1 in
+		*[!A-Za-z0-9_./+,@%-]*) odd=1 ;;
+		*) odd= ;;
+	esac
+	if [ -n "$odd" ] || { [ -n "$run_user" ] && ! runuser -u "$run_user" -- test -x "$work" -a -r "$work"; }; then
 		work=/tmp/strata-$(printf %s "$1" | cksum | cut -d' ' -f1)
 		mkdir -p "$work"
+		# The name can be guessed: take no directory that somebody else made.
+		[ -O "$work" ] && [ ! -L "$work" ] || { echo "$work belongs to somebody else" >&2; exit 1; }
 		chmod 755 "$work"
-		echo "user $run_user cannot reach $1: working in $work"
+		echo "cannot work in $1: working in $work"
 	fi
 }
 

@@ -69,6 +69,20 @@ is(fingerprint($standby, 't'), fingerprint($node, 't'), 'afterwards both agree')
 same_rows($node, 't', 'and agree with the heap');
 is(fingerprint($standby, 't_heap'), fingerprint($standby, 't'), 'on the standby too');
 
+# An extension whose record was lost leaves blocks that only the primary has;
+# when sweep finds them, replay has to make the standby's file as long before
+# it gives them out (the new primary's loads would miss them below).
+{
+	my $files = "SELECT pg_relation_size(storage) FROM strata.stores WHERE store = 't'::regclass";
+	pause_arm($node, 'storage-extended', 'error');
+	$node->psql('postgres', "INSERT INTO t SELECT 'x' || g, 0, 0, NULL, NULL, repeat(md5(g::text), 100) FROM generate_series(1, 40000) g");
+	pause_clear($node, 'storage-extended');
+	$node->safe_psql('postgres', "SELECT * FROM strata.sweep('t')");
+	caught_up();
+	my ($path) = $node->safe_psql('postgres', "SELECT pg_relation_filepath(storage) FROM strata.stores WHERE store = 't'::regclass");
+	is(-s $standby->data_dir . "/$path", $node->safe_psql('postgres', $files), 'the standby has every block that sweep listed');
+}
+
 # TRUNCATE and reload replicate.
 $node->safe_psql('postgres', "BEGIN; TRUNCATE t; TRUNCATE t_heap; COMMIT;" . send_rows('t', 1, 500, 7));
 drain($node, 't');

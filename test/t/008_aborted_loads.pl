@@ -21,7 +21,7 @@ sub settle
 	drain($node, 't');
 	$node->safe_psql('postgres', "SELECT * FROM strata.sweep('t')");
 	same_rows($node, 't', "$what: nothing shows");
-	verify_clean($node, 't', $what);
+	verify_clean($node, 't', $what, 1);
 	return $node->safe_psql('postgres', "SELECT pg_relation_size(storage) FROM strata.stores WHERE store = 't'::regclass");
 }
 

@@ -43,7 +43,7 @@ for my $round (1, 2)
 		system("zstd -dcq '$f' | tr '\\000\\002\\003\\r' '\\001\\001\\001 ' | sed 's/^/x/' > '$lines'") == 0 or die;
 		$node->safe_psql('postgres', "TRUNCATE quickstart.line");
 		$node->safe_psql('postgres', "COPY quickstart.line (line) FROM '$lines' (FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x03', ENCODING 'LATIN1')");
-		$node->safe_psql('postgres', "SET quickstart.file = '$f'; CALL quickstart.load(); CALL quickstart.load_heap();");
+		$node->safe_psql('postgres', "SET quickstart.file = '$f'; SET quickstart.run = '2026-01-01'; CALL quickstart.load(); CALL quickstart.load_heap();");
 	}
 	is(fingerprint($node, 'rollouts'), fingerprint($node, 'rollouts_heap'), "round $round: loaded");
 	$node->safe_psql('postgres', "CALL strata.drain('rollouts')");

@@ -1,0 +1,37 @@
+-- What rests on how a collation sorts is not used once that has changed:
+-- the key index (a scan answers), zone maps; merges go on without either.
+CREATE EXTENSION IF NOT EXISTS strata;
+CREATE COLLATION sorted (provider = icu, locale = 'en');
+CREATE FOREIGN TABLE collated (id text COLLATE pg_catalog."en-x-icu" NOT NULL, v text COLLATE sorted, n int)
+    SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO collated SELECT 'k' || g, 'v' || g, g FROM generate_series(1, 1000) g;
+SELECT count(*) FROM strata.seal('collated');
+SELECT generations_merged FROM strata.merge('collated');
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT n FROM collated WHERE v > 'w';
+
+BEGIN;
+-- as after an upgrade of the operating system
+CREATE TEMP TABLE was AS SELECT collname, collversion FROM pg_collation WHERE collname IN ('en-x-icu', 'sorted');
+UPDATE pg_collation SET collversion = '0' WHERE collname = 'en-x-icu';
+COMMIT;
+SET client_min_messages = error;
+SELECT strata.has_key_index('collated');
+SELECT n FROM collated WHERE id = 'k77';
+INSERT INTO collated SELECT 'k' || g, 'again', -g FROM generate_series(1, 2000, 2) g;
+SELECT count(*) FROM strata.seal('collated');
+SELECT generations_merged, rows_replaced, rows_inserted, index_built FROM strata.merge('collated');
+SELECT count(*), sum(n) FROM collated;
+SELECT n FROM collated WHERE id IN ('k77', 'k78', 'k1501') ORDER BY n;
+SELECT strata.drop_key_index('collated');
+INSERT INTO collated SELECT 'k' || g, 'again', 0 FROM generate_series(1, 10) g;
+SELECT count(*) FROM strata.seal('collated');
+SELECT generations_merged, rows_replaced, index_built FROM strata.merge('collated');
+SELECT strata.create_key_index('collated');
+UPDATE pg_collation c SET collversion = w.collversion FROM was w WHERE w.collname = c.collname;
+SELECT strata.has_key_index('collated');
+SELECT count(*), sum(n) FROM collated;
+SELECT * FROM strata.verify('collated');
+RESET client_min_messages;
+
+DROP FOREIGN TABLE collated;
+DROP COLLATION sorted;

@@ -1,0 +1,96 @@
+--
+-- strata.verify: what it finds when something is planted.
+--
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS strata;
+RESET client_min_messages;
+CREATE SCHEMA verify_test;
+SET search_path = verify_test, public;
+CREATE FOREIGN TABLE t (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO t SELECT g, md5(g::text) FROM generate_series(1, 3000) g;
+SET client_min_messages = warning;
+CALL strata.drain('t');
+INSERT INTO t SELECT g, md5('again' || g) FROM generate_series(1, 30) g;
+CALL strata.drain('t');
+RESET client_min_messages;
+INSERT INTO t VALUES (1, 'pending');
+
+-- faults by kind; numbers differ from machine to machine
+CREATE VIEW faults AS
+    SELECT object, regexp_replace(problem, '[0-9]+|"s[0-9]+"', 'N', 'g') AS problem, count(*)
+    FROM strata.verify('verify_test.t') GROUP BY 1, 2 ORDER BY 1, 2;
+
+SELECT * FROM faults;
+SELECT count(*) FROM strata.verify('t', swept => true);
+SELECT blocks_freed > 0 AS freed, blocks_left FROM strata.sweep('t');
+SELECT * FROM strata.verify('t', swept => true);
+
+-- deletes lost: superseded rows are back
+BEGIN;
+DELETE FROM strata.deletes WHERE store = 't'::regclass;
+SELECT * FROM faults;
+ROLLBACK;
+
+-- a row group listed twice
+BEGIN;
+INSERT INTO strata.row_group
+    SELECT store, number + 1, incarnation, first_block, blocks, owner, length, raw_bytes, rows, zones
+    FROM strata.row_group WHERE store = 't'::regclass AND number = 2;
+SELECT * FROM faults;
+ROLLBACK;
+
+-- one that lies elsewhere
+BEGIN;
+UPDATE strata.row_group SET first_block = 100000 WHERE store = 't'::regclass AND number = 2;
+SELECT * FROM faults;
+ROLLBACK;
+
+-- a generation merged that is still counted as pending; views go on
+BEGIN;
+UPDATE strata.shard SET merged_through = merged_through - 1 WHERE store = 't'::regclass;
+SELECT object FROM faults;
+\set VERBOSITY sqlstate
+CREATE FOREIGN TABLE other (n int) SERVER strata OPTIONS (auto_merge 'off');
+SELECT store, pending_generations FROM strata.stores WHERE store IN ('t'::regclass, 'other'::regclass) ORDER BY store::text;
+\set VERBOSITY default
+ROLLBACK;
+
+-- nothing of it stayed (this backend has cached what it planted)
+\c -
+SET search_path = verify_test, public;
+SELECT * FROM strata.verify('t', swept => true);
+SELECT count(*), count(*) FILTER (WHERE v = 'pending') FROM t;
+
+SET client_min_messages = warning;
+DROP SCHEMA verify_test CASCADE;
+
+-- what a rolled-back ALTER TABLE shaped is nobody's fault
+CREATE FOREIGN TABLE shaped (id int NOT NULL, a text) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO shaped VALUES (1, 'x');
+BEGIN;
+ALTER FOREIGN TABLE shaped ADD COLUMN b int;
+INSERT INTO shaped VALUES (2, 'y', 3);
+ROLLBACK;
+ALTER FOREIGN TABLE shaped ADD COLUMN b text;
+INSERT INTO shaped VALUES (3, 'z', 'w');
+SELECT * FROM strata.verify('shaped');
+SELECT * FROM shaped ORDER BY id;
+
+-- a cursor over one layer stands in the way of TRUNCATE
+CREATE FOREIGN TABLE shaped_wal (id int, a text) SERVER strata OPTIONS (store 'shaped', layer 'wal');
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM shaped_wal;
+FETCH 1 FROM c;
+\set VERBOSITY sqlstate
+TRUNCATE shaped;
+\set VERBOSITY default
+ROLLBACK;
+DROP FOREIGN TABLE shaped CASCADE;
+
+-- ANALYZE of a parent whose statistics look at wide values of a child
+CREATE TABLE parted (id int NOT NULL, a text, b text) PARTITION BY RANGE (id);
+CREATE FOREIGN TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (1000) SERVER strata OPTIONS (key 'id');
+CREATE STATISTICS parted_stats (ndistinct) ON a, b FROM parted;
+INSERT INTO parted SELECT g, repeat(md5(g::text), 3000), 'b' FROM generate_series(1, 30) g;
+ANALYZE parted;
+DROP TABLE parted;
