@@ -56,7 +56,7 @@ extern void strata_cache_insert(StrataCacheEntry *entry, const StrataCacheKey *k
 /*
  * While set nothing new is kept.  A pass reads each row group a few times and
  * never again: it shall neither push out what queries use nor take memory that
- * follows the backlog.  Whoever sets it resets it with PG_FINALLY.
+ * follows the backlog.  Whoever sets it resets it, errors or not.
  */
 extern bool strata_cache_closed;
 

@@ -38,6 +38,7 @@
  */
 #include "merge/merge.h"
 
+#include "base/cache.h"
 #include "base/codec.h"
 #include "merge/budget.h"
 #include "merge/output.h"
@@ -431,16 +432,19 @@ strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
 	{
 		strata_progress_start(STRATA_PHASE_WAIT, (uint32) compact->nread, compact->bytes);
 		strata_budget_take(strata_output_memory(env.store), compact_tick, compact);
+		strata_cache_closed = true;
 		PG_TRY();
 		{
 			compact_rewrite(compact);
 		}
 		PG_CATCH();
 		{
+			strata_cache_closed = false;
 			strata_budget_release();
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
+		strata_cache_closed = false;
 		strata_budget_release();
 
 		compact->record.ended = GetCurrentTimestamp();

@@ -46,11 +46,10 @@
 #include "merge/merge.h"
 
 #include "base/cache.h"
+#include "base/codec.h"
 #include "merge/budget.h"
 #include "merge/output.h"
 #include "merge/progress.h"
-
-#include "base/codec.h"
 #include "pause.h"
 #include "storage/extent.h"
 #include "storage/locks.h"
