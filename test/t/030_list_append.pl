@@ -133,7 +133,7 @@ SQL
 	my $rc = system('pgbench', '-n', '-c', $clients, '-j', 2, '-t', int($transactions / $clients), '--max-tries=1000',
 		"--random-seed=$seed", '-f', $play, 'postgres');
 	is($rc, 0, "$level: the transactions ran");
-	$merger->signal('INT');
+	$merger->signal('TERM');
 	$merger->finish;
 
 	my %final = map { my ($k, $l) = split /\|/; $k => [ split /,/, $l ] }
