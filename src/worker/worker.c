@@ -776,7 +776,7 @@ sweep_store(StrataDebt *debt, const char *name)
 		}
 		shared->next_sweep = ended +
 			Max(shared->vain_sweeps == 0 ? USECS_PER_SEC :
-				backoff(shared->vain_sweeps, SWEEP_PAUSE_SEC, SWEEP_PAUSE_MAX_SEC),
+				backoff(shared->vain_sweeps, 1, SWEEP_PAUSE_MAX_SEC),
 				(ended - started) * SWEEP_PAUSE_FACTOR);
 		if (sweep_with_index)
 			shared->dead_tids = 0;
