@@ -28,7 +28,7 @@ extern void strata_budget_shmem_init(void);
  * NULL) is called now and then while waiting; it and interrupts may raise
  * errors, after which nothing is held.
  */
-typedef void (*StrataBudgetTick) (void *arg);
+typedef void (*StrataBudgetTick)(void *arg);
 extern void strata_budget_take(uint64 bytes, StrataBudgetTick tick, void *arg);
 
 /* Give back what is held, if anything. */

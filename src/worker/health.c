@@ -143,7 +143,8 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 	for (int shard = 0; shard < store->nshards; shard++)
 		merged += manifest->shards[shard].bytes;
 	limit = options->merge_after_generations > 0 ?
-		options->merge_after_generations * HEALTH_BACKLOG_FACTOR : HEALTH_BACKLOG_DEFAULT;
+				options->merge_after_generations * HEALTH_BACKLOG_FACTOR :
+				HEALTH_BACKLOG_DEFAULT;
 	if (bytes >= merged)
 	{
 		int64		growth = backlog_growth(store->ftrelid, (int64) (bytes - merged));

@@ -44,7 +44,7 @@ PG_FUNCTION_INFO_V1(strata_merge_memory_info);
 
 static const char *const task_names[] = {"look", "seal", "merge", "compact", "sweep", "analyze"};
 static const char *const phase_names[] = {NULL, "choose", "wait for memory", "read", "write",
-"index"};
+										  "index"};
 
 bool
 strata_guard(StrataLook look, void *arg, char **message)
@@ -263,13 +263,12 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 		(void) strata_guard(wanted_now, &look, &message);
 
 		values[0] = ObjectIdGetDatum(ftrelid);
-		set_text(values, isnull, 1, look.trigger == STRATA_TRIGGER_COUNT ? "count" :
-				 look.trigger == STRATA_TRIGGER_TIME ? "time" : NULL);
+		set_text(values, isnull, 1, look.trigger == STRATA_TRIGGER_COUNT ? "count" : look.trigger == STRATA_TRIGGER_TIME ? "time" :
+																														   NULL);
 		set_time(values, isnull, 2, known.last_merge);
 		values[3] = Int32GetDatum(known.failures);
 		set_text(values, isnull, 4, known.failed_at != 0 ? known.sqlstate : NULL);
-		set_text(values, isnull, 5, known.failed_at != 0 && is_owner(ftrelid) ?
-				 known.error : NULL);
+		set_text(values, isnull, 5, known.failed_at != 0 && is_owner(ftrelid) ? known.error : NULL);
 		set_time(values, isnull, 6, known.failed_at);
 		set_time(values, isnull, 7, known.next_try);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);

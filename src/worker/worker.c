@@ -47,7 +47,6 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "commands/extension.h"
-#include "executor/spi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -74,7 +73,6 @@
 #define WORKER_FAILURE_MAX_SEC	3600
 
 /* The same for stores that are blocked or wanted by others. */
-#define WORKER_DELAY_SEC		1
 #define WORKER_DELAY_MAX_SEC	60
 
 /* The next look at a database where nothing is due. */
@@ -84,25 +82,6 @@
 
 /* Caches are emptied after so many stores, lest they hold all of them. */
 #define WORKER_CACHED_STORES	256
-
-/* Sweep when so much has gone out of use, or so much of the relation. */
-#define SWEEP_MIN_BYTES			(4 * 1024 * 1024)
-#define SWEEP_IDLE_BYTES		(256 * 1024)
-#define SWEEP_FRACTION			8
-#define SWEEP_PAUSE_SEC			10
-#define SWEEP_PAUSE_MAX_SEC		600
-#define SWEEP_PAUSE_FACTOR		20
-
-/* Shorten the file of a store of which nothing was merged for so long. */
-#define SHORTEN_QUIET_SEC		30
-
-/* Sweep the key index, too, when so many of its entries are dead. */
-#define SWEEP_TIDS_MIN			10000
-#define SWEEP_TIDS_FRACTION		5
-
-/* ANALYZE when so many rows have changed. */
-#define ANALYZE_MIN_ROWS		1000
-#define ANALYZE_FRACTION		5
 
 typedef struct Worker
 {
@@ -116,9 +95,6 @@ typedef struct Worker
 } Worker;
 
 static Worker worker = {0};
-
-/* What a step does, in a transaction of its own. */
-typedef void (*WorkerStep) (StrataDebt *debt);
 
 void
 strata_database_locktag(LOCKTAG *tag, Oid database)
@@ -222,8 +198,8 @@ database_wanted(void)
 }
 
 /* Something is due in this database at that time. */
-static void
-note_due(TimestampTz at)
+void
+strata_worker_note_due(TimestampTz at)
 {
 	worker.next_due = Min(worker.next_due, at);
 }
@@ -246,7 +222,7 @@ must_leave(void)
 		return true;
 	if (database_wanted())
 	{
-		note_due(GetCurrentTimestamp() + WORKER_FAILURE_SEC * USECS_PER_SEC);
+		strata_worker_note_due(GetCurrentTimestamp() + WORKER_FAILURE_SEC * USECS_PER_SEC);
 		return true;
 	}
 	if (worker.place == NULL)
@@ -255,15 +231,15 @@ must_leave(void)
 		(age > WORKER_CROWDED_SEC * USECS_PER_SEC &&
 		 pg_atomic_read_u32(&strata_shared->crowded) != 0))
 	{
-		note_due(GetCurrentTimestamp());
+		strata_worker_note_due(GetCurrentTimestamp());
 		return true;
 	}
 	return false;
 }
 
 /* min * 2^(n - 1) seconds, at most max. */
-static TimestampTz
-backoff(int n, int min, int max)
+TimestampTz
+strata_worker_backoff(int n, int min, int max)
 {
 	int64		seconds = (int64) min << Min(n - 1, 20);
 
@@ -305,8 +281,8 @@ note_delay(Oid ftrelid, FullTransactionId blocked_by, bool gave_way)
 	if (gave_way)
 		shared->gave_way++;
 	shared->next_try = GetCurrentTimestamp() +
-		backoff(shared->delays, WORKER_DELAY_SEC, WORKER_DELAY_MAX_SEC);
-	note_due(shared->next_try);
+		strata_worker_backoff(shared->delays, STRATA_WORKER_DELAY_SEC, WORKER_DELAY_MAX_SEC);
+	strata_worker_note_due(shared->next_try);
 	strata_store_unlock();
 }
 
@@ -324,13 +300,13 @@ note_failure(Oid ftrelid, const char *name, StrataTask task, const ErrorData *er
 		failures = ++shared->failures;
 		shared->failed++;
 		shared->failed_at = GetCurrentTimestamp();
-		pause = backoff(failures, WORKER_FAILURE_SEC, WORKER_FAILURE_MAX_SEC);
+		pause = strata_worker_backoff(failures, WORKER_FAILURE_SEC, WORKER_FAILURE_MAX_SEC);
 		shared->next_try = shared->failed_at + pause;
 		strlcpy(shared->sqlstate, unpack_sql_state(error->sqlerrcode), sizeof(shared->sqlstate));
 		strlcpy(shared->error, error->message != NULL ? error->message : "", STRATA_ERROR_SIZE);
 		shared->error[pg_mbcliplen(shared->error, (int) strlen(shared->error),
 								   STRATA_ERROR_SIZE - 1)] = '\0';
-		note_due(shared->next_try);
+		strata_worker_note_due(shared->next_try);
 		strata_store_unlock();
 	}
 	ereport(LOG,
@@ -361,8 +337,8 @@ note_success(Oid ftrelid)
  * Run one step for a store in a transaction of its own.  False when it failed
  * or gave way; the error is then noted and the transaction rolled back.
  */
-static bool
-run_step(StrataTask task, StrataDebt *debt, WorkerStep step)
+bool
+strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step)
 {
 	Oid			ftrelid = debt->store;
 	volatile bool done = false;
@@ -421,8 +397,8 @@ run_step(StrataTask task, StrataDebt *debt, WorkerStep step)
  * Lock the storage of a store that exists without waiting, for a look or a
  * seal.
  */
-static bool
-open_store(Oid ftrelid, LOCKMODE lockmode, StrataStore **store, Relation *storage)
+bool
+strata_worker_open_store(Oid ftrelid, LOCKMODE lockmode, StrataStore **store, Relation *storage)
 {
 	Oid			oid = strata_store_storage(ftrelid);
 
@@ -438,7 +414,7 @@ open_store(Oid ftrelid, LOCKMODE lockmode, StrataStore **store, Relation *storag
 	return true;
 }
 
-/* WorkerStep */
+/* StrataWorkerStep */
 static void
 step_look(StrataDebt *debt)
 {
@@ -446,23 +422,14 @@ step_look(StrataDebt *debt)
 	StrataStore *store;
 	Relation	storage;
 
-	if (!open_store(ftrelid, AccessShareLock, &store, &storage))
+	if (!strata_worker_open_store(ftrelid, AccessShareLock, &store, &storage))
 	{
-		note_due(GetCurrentTimestamp() + WORKER_DELAY_SEC * USECS_PER_SEC);
+		strata_worker_note_due(GetCurrentTimestamp() + STRATA_WORKER_DELAY_SEC * USECS_PER_SEC);
 		return;
 	}
 	strata_debt(store, storage, GetCurrentTimestamp(), debt);
 	table_close(storage, NoLock);
 	strata_store_close(store);
-}
-
-/* Is there upkeep for a store of which nothing is to be merged? */
-static bool
-upkeep_due(const StrataSharedStore *shared, TimestampTz now)
-{
-	return shared->compact_due ||
-		(shared->shorten_at != 0 && shared->shorten_at <= now) ||
-		(shared->unswept_bytes >= SWEEP_IDLE_BYTES && shared->next_sweep <= now);
 }
 
 static void
@@ -472,18 +439,19 @@ look_at(Oid ftrelid, List **due)
 	StrataSharedStore *shared;
 	bool		have = strata_store_look(ftrelid, &known);
 	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz upkeep;
 	StrataDebt *debt;
 
 	if (have && known.next_try > now)
 	{
-		note_due(known.next_try);
+		strata_worker_note_due(known.next_try);
 		return;
 	}
 
 	debt = palloc0(sizeof(StrataDebt));
 	debt->store = ftrelid;
 	debt->due = STRATA_NEVER;
-	if (!run_step(STRATA_TASK_LOOK, debt, step_look))
+	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_look))
 		return;
 
 	/* Kept for the views, if the store has a state at all. */
@@ -493,14 +461,11 @@ look_at(Oid ftrelid, List **due)
 		shared->wanted = debt->trigger;
 		strata_store_unlock();
 	}
-	if (debt->trigger != STRATA_TRIGGER_NONE || (have && upkeep_due(&known, now)))
+	upkeep = have ? strata_upkeep_at(&known) : STRATA_NEVER;
+	if (debt->trigger != STRATA_TRIGGER_NONE || upkeep <= now)
 		*due = lappend(*due, debt);
 	else
-		note_due(debt->due);
-	if (have && known.unswept_bytes >= SWEEP_IDLE_BYTES && known.next_sweep > now)
-		note_due(known.next_sweep);
-	if (have && known.shorten_at > now)
-		note_due(known.shorten_at);
+		strata_worker_note_due(Min(debt->due, upkeep));
 
 	if (++worker.looked >= WORKER_CACHED_STORES)
 	{
@@ -562,14 +527,14 @@ list_stores(bool *missing)
 
 /* ---- working ---- */
 
-/* WorkerStep: close generations that are old enough to be merged. */
+/* StrataWorkerStep: close generations that are old enough to be merged. */
 static void
 step_seal(StrataDebt *debt)
 {
 	StrataStore *store;
 	Relation	storage;
 
-	if (!open_store(debt->store, RowExclusiveLock, &store, &storage))
+	if (!strata_worker_open_store(debt->store, RowExclusiveLock, &store, &storage))
 		return;
 	for (int shard = 0; shard < store->nshards; shard++)
 		(void) strata_log_seal(storage, shard, NULL);
@@ -582,96 +547,13 @@ static StrataPassRecord pass_record;
 static FullTransactionId pass_blocked_by;
 static bool pass_ran;
 
-/* WorkerStep */
+/* StrataWorkerStep */
 static void
 step_merge(StrataDebt *debt)
 {
 	StrataPassRequest request = {.max_generations = -1, .max_bytes = -1, .nowait = true};
 
 	pass_ran = strata_merge_pass(debt->store, &request, &pass_record, &pass_blocked_by);
-}
-
-/* WorkerStep: see what the pass left to be done. */
-static void
-step_stock(StrataDebt *debt)
-{
-	StrataStore *store;
-	Relation	storage;
-
-	if (!open_store(debt->store, AccessShareLock, &store, &storage))
-		return;
-	PushActiveSnapshot(GetTransactionSnapshot());
-	strata_take_stock(store, storage);
-	PopActiveSnapshot();
-	table_close(storage, NoLock);
-	strata_store_close(store);
-}
-
-static StrataCompactResult compact_result;
-static bool compact_shorten;
-
-/* WorkerStep */
-static void
-step_compact(StrataDebt *debt)
-{
-	pass_ran = strata_compact_pass(debt->store, -1, compact_shorten, true, &compact_result);
-}
-
-static StrataSweepResult sweep_result;
-static bool sweep_with_index;
-
-/* WorkerStep */
-static void
-step_sweep(StrataDebt *debt)
-{
-	pass_ran = strata_sweep(debt->store, sweep_with_index, true, &sweep_result);
-}
-
-static int64 store_rows;
-static int64 store_bytes;
-static bool store_can_shorten;
-
-/* WorkerStep: how large the store is, to weigh upkeep against. */
-static void
-step_size(StrataDebt *debt)
-{
-	StrataStore *store;
-	Relation	storage;
-	StrataManifest *manifest;
-
-	store_rows = store_bytes = 0;
-	store_can_shorten = false;
-	if (!open_store(debt->store, AccessShareLock, &store, &storage))
-		return;
-	PushActiveSnapshot(GetTransactionSnapshot());
-	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
-	store_rows = (int64) manifest->live_rows;
-	store_bytes = (int64) RelationGetNumberOfBlocks(storage) * BLCKSZ;
-	store_can_shorten = strata_compact_can_shorten(manifest, storage);
-	strata_manifest_release(manifest);
-	PopActiveSnapshot();
-	table_close(storage, NoLock);
-	strata_store_close(store);
-}
-
-/* WorkerStep: as autovacuum would, if it looked at foreign tables. */
-static void
-step_analyze(StrataDebt *debt)
-{
-	char	   *name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(debt->store)),
-												  get_rel_name(debt->store));
-	StringInfoData command;
-
-	initStringInfo(&command);
-	appendStringInfo(&command, "ANALYZE (SKIP_LOCKED) %s", name);
-	PushActiveSnapshot(GetTransactionSnapshot());
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute(command.data, false, 0) != SPI_OK_UTILITY)
-		elog(ERROR, "ANALYZE failed");
-	if (SPI_finish() != SPI_OK_FINISH)
-		elog(ERROR, "SPI_finish failed");
-	PopActiveSnapshot();
 }
 
 /* Account for a merge, and tell the log. */
@@ -699,167 +581,13 @@ merged(Oid ftrelid, const char *name)
 		strata_store_unlock();
 	}
 	ereport(LOG,
-			(errmsg("strata: merged " INT64_FORMAT " generations of %s, " INT64_FORMAT " left: "
-					INT64_FORMAT " rows read, " INT64_FORMAT " inserted, " INT64_FORMAT
+			(errmsg("strata: merged " INT64_FORMAT " generations of %s, " INT64_FORMAT " left: " INT64_FORMAT " rows read, " INT64_FORMAT " inserted, " INT64_FORMAT
 					" replaced, " INT64_FORMAT " deleted; " INT64_FORMAT
-					" row groups written, " INT64_FORMAT " adopted; " INT64_FORMAT " ms, "
-					INT64_FORMAT " kB",
+					" row groups written, " INT64_FORMAT " adopted; " INT64_FORMAT " ms, " INT64_FORMAT " kB",
 					record->generations_merged, name, record->generations_left,
 					record->rows_read, record->rows_inserted, record->rows_replaced,
 					record->rows_deleted, record->row_groups_written,
 					record->row_groups_adopted, usec / 1000, record->peak_memory / 1024)));
-}
-
-static bool
-compact_store(StrataDebt *debt, const char *name)
-{
-	const StrataCompactResult *result = &compact_result;
-	StrataSharedStore *shared;
-
-	if (!run_step(STRATA_TASK_COMPACT, debt, step_compact))
-		return false;
-	shared = strata_store_lock(debt->store, true);
-	if (!pass_ran)
-		note_due(GetCurrentTimestamp() + WORKER_DELAY_SEC * USECS_PER_SEC);
-	if (shared != NULL)
-	{
-		if (pass_ran)
-			shared->compact_due = result->row_groups_left > 0;
-		if (pass_ran && result->row_groups_read > 0)
-		{
-			shared->compactions++;
-			shared->bytes_written += result->bytes_written;
-			shared->busy_usec += result->ended - result->started;
-			shared->unswept_bytes += result->bytes_read;
-			shared->dead_tids += result->rows_moved + result->rows_dropped;
-		}
-		strata_store_unlock();
-	}
-	if (pass_ran && result->row_groups_read > 0)
-		ereport(LOG,
-				(errmsg("strata: compacted " INT64_FORMAT " row groups of %s into " INT64_FORMAT
-						": " INT64_FORMAT " rows moved, " INT64_FORMAT " dropped; "
-						INT64_FORMAT " ms",
-						result->row_groups_read, name, result->row_groups_written,
-						result->rows_moved, result->rows_dropped,
-						(result->ended - result->started) / 1000)));
-	return true;
-}
-
-static bool
-sweep_store(StrataDebt *debt, const char *name)
-{
-	StrataSharedStore *shared;
-	TimestampTz started = GetCurrentTimestamp();
-	TimestampTz ended;
-
-	if (!run_step(STRATA_TASK_SWEEP, debt, step_sweep))
-		return false;
-	if (!pass_ran)
-		return true;
-	ended = GetCurrentTimestamp();
-	shared = strata_store_lock(debt->store, true);
-	if (shared != NULL)
-	{
-		int64		freed = sweep_result.blocks_freed * BLCKSZ;
-
-		/* What an old snapshot kept from being freed is due another time. */
-		if (freed >= shared->unswept_bytes / 2)
-		{
-			shared->unswept_bytes = 0;
-			shared->vain_sweeps = 0;
-		}
-		else
-		{
-			shared->unswept_bytes -= freed;
-			shared->vain_sweeps++;
-		}
-		shared->next_sweep = ended +
-			Max(backoff(shared->vain_sweeps + 1, SWEEP_PAUSE_SEC, SWEEP_PAUSE_MAX_SEC),
-				(ended - started) * SWEEP_PAUSE_FACTOR);
-		if (sweep_with_index)
-			shared->dead_tids = 0;
-		shared->sweeps++;
-		shared->blocks_freed += sweep_result.blocks_freed;
-		strata_store_unlock();
-	}
-	if (sweep_result.blocks_freed > 0 || sweep_result.blocks_truncated > 0 ||
-		sweep_result.index_tids_removed > 0)
-		ereport(LOG,
-				(errmsg("strata: swept %s: " INT64_FORMAT " blocks freed, " INT64_FORMAT
-						" truncated, " INT64_FORMAT " index entries removed; " INT64_FORMAT " ms",
-						name, sweep_result.blocks_freed, sweep_result.blocks_truncated,
-						sweep_result.index_tids_removed, (ended - started) / 1000)));
-	return true;
-}
-
-/*
- * A store that is written to makes use of its free space; only one that has
- * been quiet for a while is worth shortening.
- */
-static void
-note_shorten(Oid ftrelid, TimestampTz now)
-{
-	StrataSharedStore *shared = strata_store_lock(ftrelid, false);
-
-	if (shared == NULL)
-		return;
-	shared->shorten_at = store_can_shorten ?
-		Max(shared->last_merge + SHORTEN_QUIET_SEC * USECS_PER_SEC,
-			now + SWEEP_PAUSE_SEC * USECS_PER_SEC) : 0;
-	if (shared->shorten_at != 0)
-		note_due(shared->shorten_at);
-	strata_store_unlock();
-}
-
-/* Compact, sweep and analyze, each when it pays. */
-static bool
-keep_up(StrataDebt *debt, const char *name, bool idle)
-{
-	StrataSharedStore known;
-	TimestampTz now;
-
-	if (!strata_store_look(debt->store, &known))
-		return true;
-	compact_shorten = idle && known.shorten_at != 0 &&
-		known.shorten_at <= GetCurrentTimestamp();
-	if ((known.compact_due || compact_shorten) && !compact_store(debt, name))
-		return false;
-	if (!strata_store_look(debt->store, &known))
-		return true;
-	if (!run_step(STRATA_TASK_LOOK, debt, step_size))
-		return false;
-
-	now = GetCurrentTimestamp();
-	if (known.next_sweep <= now &&
-		known.unswept_bytes >= (idle ? SWEEP_IDLE_BYTES :
-								Max(SWEEP_MIN_BYTES, store_bytes / SWEEP_FRACTION)))
-	{
-		sweep_with_index = known.dead_tids >= SWEEP_TIDS_MIN &&
-			known.dead_tids >= store_rows / SWEEP_TIDS_FRACTION;
-		if (!sweep_store(debt, name) ||
-			!run_step(STRATA_TASK_LOOK, debt, step_size))
-			return false;
-	}
-	else if (known.unswept_bytes >= SWEEP_IDLE_BYTES)
-		note_due(Max(known.next_sweep, now + SWEEP_PAUSE_SEC * USECS_PER_SEC));
-
-	if (known.changed_rows >= ANALYZE_MIN_ROWS + store_rows / ANALYZE_FRACTION)
-	{
-		StrataSharedStore *shared;
-
-		if (!run_step(STRATA_TASK_ANALYZE, debt, step_analyze))
-			return false;
-		shared = strata_store_lock(debt->store, true);
-		if (shared != NULL)
-		{
-			shared->changed_rows = 0;
-			shared->analyzes++;
-			strata_store_unlock();
-		}
-	}
-	note_shorten(debt->store, now);
-	return true;
 }
 
 /*
@@ -869,19 +597,20 @@ static bool
 work_on(StrataDebt *debt)
 {
 	Oid			ftrelid = debt->store;
-	StrataSharedStore known;
 	char	   *name;
 	bool		progress = false;
+	bool		more;
 
 	/* Others may have been faster. */
-	if (!run_step(STRATA_TASK_LOOK, debt, step_look))
+	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_look))
 		return false;
 
 	begin_transaction();
 	name = store_exists(ftrelid) ?
 		MemoryContextStrdup(worker.mcxt,
 							quote_qualified_identifier(get_namespace_name(get_rel_namespace(ftrelid)),
-													   get_rel_name(ftrelid))) : NULL;
+															  get_rel_name(ftrelid))) :
+			   NULL;
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(worker.mcxt);
 	if (name == NULL)
@@ -889,21 +618,21 @@ work_on(StrataDebt *debt)
 
 	if (debt->trigger != STRATA_TRIGGER_NONE)
 	{
-		if (debt->seal && !run_step(STRATA_TASK_SEAL, debt, step_seal))
+		if (debt->seal && !strata_worker_run_step(STRATA_TASK_SEAL, debt, step_seal))
 			return false;
-		if (!run_step(STRATA_TASK_MERGE, debt, step_merge))
+		if (!strata_worker_run_step(STRATA_TASK_MERGE, debt, step_merge))
 			return false;
 		if (!pass_ran)
 		{
 			/* Another worker, or a user, is at it. */
-			note_due(GetCurrentTimestamp() + WORKER_DELAY_SEC * USECS_PER_SEC);
+			strata_worker_note_due(GetCurrentTimestamp() + STRATA_WORKER_DELAY_SEC * USECS_PER_SEC);
 			return false;
 		}
 		if (pass_record.generations_merged > 0)
 		{
 			merged(ftrelid, name);
 			progress = true;
-			if (!run_step(STRATA_TASK_LOOK, debt, step_stock))
+			if (!strata_worker_take_stock(debt))
 				return progress;
 		}
 		else if (pass_record.generations_left > 0)
@@ -913,15 +642,13 @@ work_on(StrataDebt *debt)
 		}
 	}
 	else
-		note_due(debt->due);
+		strata_worker_note_due(debt->due);
 
-	if (keep_up(debt, name, debt->trigger == STRATA_TRIGGER_NONE))
+	if (strata_keep_up(debt, name, debt->trigger == STRATA_TRIGGER_NONE, &more))
 		note_success(ftrelid);
-	else
-		return progress;
 
 	/* A long compaction goes on in the next round. */
-	return progress || (pass_ran && strata_store_look(ftrelid, &known) && known.compact_due);
+	return progress || more;
 }
 
 /*
@@ -941,10 +668,11 @@ work_round(void)
 	if (missing)
 	{
 		int			refused = worker.database != NULL ?
-		(int) pg_atomic_fetch_add_u32(&worker.database->refused, 1) : 0;
+						  (int) pg_atomic_fetch_add_u32(&worker.database->refused, 1) :
+						  0;
 
 		worker.next_due = GetCurrentTimestamp() +
-			backoff(refused + 1, WORKER_REFUSED_SEC, WORKER_REFUSED_MAX_SEC);
+			strata_worker_backoff(refused + 1, WORKER_REFUSED_SEC, WORKER_REFUSED_MAX_SEC);
 		return false;
 	}
 	if (worker.database != NULL)

@@ -38,6 +38,9 @@ extern PGDLLEXPORT void strata_worker_main(Datum arg);
 /* The lock that DROP DATABASE and the like want for themselves. */
 extern void strata_database_locktag(LOCKTAG *tag, Oid database);
 
+/* First pause of a store that is blocked or wanted by others; seconds. */
+#define STRATA_WORKER_DELAY_SEC		1
+
 /* ---- look.c: what is due in a store ---- */
 
 typedef struct StrataDebt
@@ -67,6 +70,44 @@ extern int	strata_debt_sealed(StrataStore *store, Relation storage);
  */
 extern void strata_take_stock(StrataStore *store, Relation storage);
 
+/* ---- worker.c, for upkeep.c ---- */
+
+/* What a step does, in a transaction of its own. */
+typedef void (*StrataWorkerStep)(StrataDebt *debt);
+
+/*
+ * Run one step for a store.  False when it failed or gave way; the error is
+ * then noted and the transaction rolled back.
+ */
+extern bool strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step);
+
+/* Lock and open the storage of a store that exists, without waiting. */
+extern bool strata_worker_open_store(Oid ftrelid, LOCKMODE lockmode, StrataStore **store,
+									 Relation *storage);
+
+/* Something is due in this database at that time. */
+extern void strata_worker_note_due(TimestampTz at);
+
+/* min * 2^(n - 1) seconds, at most max. */
+extern TimestampTz strata_worker_backoff(int n, int min, int max);
+
+/* ---- upkeep.c ---- */
+
+/*
+ * When a store of which nothing is to be merged wants upkeep; STRATA_NEVER: not
+ * at all, as far as is known.
+ */
+extern TimestampTz strata_upkeep_at(const StrataSharedStore *shared);
+
+/* After a merge: see what it left to be done.  False: failed. */
+extern bool strata_worker_take_stock(StrataDebt *debt);
+
+/*
+ * Compact, sweep and analyze, each when it pays.  idle: nothing is to be
+ * merged.  *more: there is more to compact.  False: something failed.
+ */
+extern bool strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more);
+
 /* ---- views.c ---- */
 
 /*
@@ -74,7 +115,7 @@ extern void strata_take_stock(StrataStore *store, Relation storage);
  * the error's message (palloc'd), so that one damaged store does not make a
  * view of all useless.
  */
-typedef void (*StrataLook) (void *arg);
+typedef void (*StrataLook)(void *arg);
 extern bool strata_guard(StrataLook look, void *arg, char **message);
 
 /* ---- trigger.c ---- */

@@ -114,9 +114,11 @@ my $live = q1("SELECT sum(length(p)) FROM steady");
 my $late = (sort { $a <=> $b } @sizes[ $rounds / 2 .. $rounds - 1 ])[-1];
 my $stored = 0;
 cmp_ok($late, '<', 3 * $live + 16 * 1024 * 1024,
-	sprintf('levels off: %.1f MB with %.1f MB live', $late / 1048576, $live / 1048576));
+	sprintf('levels off: %.1f MB with %.1f MB live (raw)', $late / 1048576, $live / 1048576));
+# A trickle goes on, as it does in life: the log's end moves with it.
+q1("INSERT INTO steady VALUES ($_, 'x'); SELECT * FROM strata.seal('steady')") for map { -$_ } 1 .. 60;
 my $ok = 0;
-for (1 .. 90)
+for (1 .. 120)
 {
 	my ($size, $base) = split /\|/, q1("SELECT pg_relation_size(storage), base_bytes FROM strata.stores WHERE store = 'steady'::regclass");
 	$stored = $size / $base;
@@ -124,7 +126,7 @@ for (1 .. 90)
 	sleep 1;
 }
 ok($ok, sprintf('comes back by itself: %.2f times live data', $stored));
-is(q1("SELECT count(*), count(DISTINCT id) FROM steady"), '20000|20000', 'rows');
+is(q1("SELECT count(*), count(DISTINCT id) FROM steady"), '20060|20060', 'rows');
 is(q1("SELECT count(*) FROM strata.verify('steady')"), 0, 'sound');
 
 $node->stop;

@@ -1,0 +1,315 @@
+/*-------------------------------------------------------------------------
+ *
+ * upkeep.c
+ *	  What a worker does for a store besides merging: compaction, sweeps,
+ *	  ANALYZE.
+ *
+ * Passes change a store, so upkeep follows a pass; what a pass took out of use
+ * is counted in the store's shared state, and each kind of upkeep is done when
+ * that pays: when it is a part of the whole, so that the cost per merged row is
+ * bounded however large the store is.  What was cut off by its bound, what an
+ * old snapshot kept from being freed, and shortening the file of a store that
+ * has become quiet, make the store due again.
+ *
+ * Each step is a transaction of its own (worker.c), with the locks of what it
+ * calls; none waits for a lock.
+ *
+ * IDENTIFICATION
+ *	  src/worker/upkeep.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "worker/worker.h"
+
+#include "access/table.h"
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+/* Sweep when so much has gone out of use, or so much of the relation. */
+#define SWEEP_MIN_BYTES			(4 * 1024 * 1024)
+#define SWEEP_IDLE_BYTES		(256 * 1024)
+#define SWEEP_FRACTION			8
+#define SWEEP_PAUSE_SEC			10
+#define SWEEP_PAUSE_MAX_SEC		600
+#define SWEEP_PAUSE_FACTOR		20
+
+/* Shorten the file of a store of which nothing was merged for so long. */
+#define SHORTEN_QUIET_SEC		30
+
+/* Sweep the key index, too, when so many of its entries are dead. */
+#define SWEEP_TIDS_MIN			10000
+#define SWEEP_TIDS_FRACTION		5
+
+/* ANALYZE when so many rows have changed. */
+#define ANALYZE_MIN_ROWS		1000
+#define ANALYZE_FRACTION		5
+
+/* Did the step that just ran get its locks? */
+static bool pass_ran;
+
+/*
+ * When a store of which nothing is to be merged wants upkeep: the start of time
+ * for at once, STRATA_NEVER for not at all.
+ */
+TimestampTz
+strata_upkeep_at(const StrataSharedStore *shared)
+{
+	TimestampTz at = STRATA_NEVER;
+
+	if (shared->compact_due)
+		return 0;
+	if (shared->shorten_at != 0)
+		at = shared->shorten_at;
+	if (shared->unswept_bytes >= SWEEP_IDLE_BYTES)
+		at = Min(at, shared->next_sweep);
+	return at;
+}
+
+/* StrataWorkerStep: see what a merge left to be done. */
+static void
+step_stock(StrataDebt *debt)
+{
+	StrataStore *store;
+	Relation	storage;
+
+	if (!strata_worker_open_store(debt->store, AccessShareLock, &store, &storage))
+		return;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	strata_take_stock(store, storage);
+	PopActiveSnapshot();
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
+bool
+strata_worker_take_stock(StrataDebt *debt)
+{
+	return strata_worker_run_step(STRATA_TASK_LOOK, debt, step_stock);
+}
+
+static StrataCompactResult compact_result;
+static bool compact_shorten;
+
+/* StrataWorkerStep */
+static void
+step_compact(StrataDebt *debt)
+{
+	pass_ran = strata_compact_pass(debt->store, -1, compact_shorten, true, &compact_result);
+}
+
+static StrataSweepResult sweep_result;
+static bool sweep_with_index;
+
+/* StrataWorkerStep */
+static void
+step_sweep(StrataDebt *debt)
+{
+	pass_ran = strata_sweep(debt->store, sweep_with_index, true, &sweep_result);
+}
+
+static int64 store_rows;
+static int64 store_bytes;
+static bool store_can_shorten;
+
+/* StrataWorkerStep: how large the store is, to weigh upkeep against. */
+static void
+step_size(StrataDebt *debt)
+{
+	StrataStore *store;
+	Relation	storage;
+	StrataManifest *manifest;
+
+	store_rows = store_bytes = 0;
+	store_can_shorten = false;
+	if (!strata_worker_open_store(debt->store, AccessShareLock, &store, &storage))
+		return;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
+	store_rows = (int64) manifest->live_rows;
+	store_bytes = (int64) RelationGetNumberOfBlocks(storage) * BLCKSZ;
+	store_can_shorten = strata_compact_can_shorten(manifest, storage);
+	strata_manifest_release(manifest);
+	PopActiveSnapshot();
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
+/* StrataWorkerStep: as autovacuum would, if it looked at foreign tables. */
+static void
+step_analyze(StrataDebt *debt)
+{
+	char	   *name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(debt->store)),
+												  get_rel_name(debt->store));
+	StringInfoData command;
+
+	initStringInfo(&command);
+	appendStringInfo(&command, "ANALYZE (SKIP_LOCKED) %s", name);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute(command.data, false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "ANALYZE failed");
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "SPI_finish failed");
+	PopActiveSnapshot();
+}
+
+static bool
+compact_store(StrataDebt *debt, const char *name)
+{
+	const StrataCompactResult *result = &compact_result;
+	StrataSharedStore *shared;
+
+	if (!strata_worker_run_step(STRATA_TASK_COMPACT, debt, step_compact))
+		return false;
+	shared = strata_store_lock(debt->store, true);
+	if (!pass_ran)
+		strata_worker_note_due(GetCurrentTimestamp() + STRATA_WORKER_DELAY_SEC * USECS_PER_SEC);
+	if (shared != NULL)
+	{
+		if (pass_ran)
+			shared->compact_due = result->row_groups_left > 0;
+		if (pass_ran && result->row_groups_read > 0)
+		{
+			shared->compactions++;
+			shared->bytes_written += result->bytes_written;
+			shared->busy_usec += result->ended - result->started;
+			shared->unswept_bytes += result->bytes_read;
+			shared->dead_tids += result->rows_moved + result->rows_dropped;
+		}
+		strata_store_unlock();
+	}
+	if (pass_ran && result->row_groups_read > 0)
+		ereport(LOG,
+				(errmsg("strata: compacted " INT64_FORMAT " row groups of %s into " INT64_FORMAT
+						": " INT64_FORMAT " rows moved, " INT64_FORMAT " dropped; " INT64_FORMAT " ms",
+						result->row_groups_read, name, result->row_groups_written,
+						result->rows_moved, result->rows_dropped,
+						(result->ended - result->started) / 1000)));
+	return true;
+}
+
+static bool
+sweep_store(StrataDebt *debt, const char *name)
+{
+	StrataSharedStore *shared;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz ended;
+
+	if (!strata_worker_run_step(STRATA_TASK_SWEEP, debt, step_sweep))
+		return false;
+	if (!pass_ran)
+		return true;
+	ended = GetCurrentTimestamp();
+	shared = strata_store_lock(debt->store, true);
+	if (shared != NULL)
+	{
+		int64		freed = sweep_result.blocks_freed * BLCKSZ;
+
+		/* What an old snapshot kept from being freed is due another time. */
+		if (freed >= shared->unswept_bytes / 2)
+		{
+			shared->unswept_bytes = 0;
+			shared->vain_sweeps = 0;
+		}
+		else
+		{
+			shared->unswept_bytes -= freed;
+			shared->vain_sweeps++;
+		}
+		shared->next_sweep = ended +
+			Max(shared->vain_sweeps == 0 ? USECS_PER_SEC :
+				strata_worker_backoff(shared->vain_sweeps, 1, SWEEP_PAUSE_MAX_SEC),
+				(ended - started) * SWEEP_PAUSE_FACTOR);
+		if (sweep_with_index)
+			shared->dead_tids = 0;
+		shared->sweeps++;
+		shared->blocks_freed += sweep_result.blocks_freed;
+		strata_store_unlock();
+	}
+	if (sweep_result.blocks_freed > 0 || sweep_result.blocks_truncated > 0 ||
+		sweep_result.index_tids_removed > 0)
+		ereport(LOG,
+				(errmsg("strata: swept %s: " INT64_FORMAT " blocks freed, " INT64_FORMAT
+						" truncated, " INT64_FORMAT " index entries removed; " INT64_FORMAT " ms",
+						name, sweep_result.blocks_freed, sweep_result.blocks_truncated,
+						sweep_result.index_tids_removed, (ended - started) / 1000)));
+	return true;
+}
+
+/*
+ * A store that is written to makes use of its free space; only one that has
+ * been quiet for a while is worth shortening.
+ */
+static void
+note_shorten(Oid ftrelid, TimestampTz now)
+{
+	StrataSharedStore *shared = strata_store_lock(ftrelid, false);
+
+	if (shared == NULL)
+		return;
+	shared->shorten_at = store_can_shorten ?
+		Max(shared->last_merge + SHORTEN_QUIET_SEC * USECS_PER_SEC,
+								 now + SWEEP_PAUSE_SEC * USECS_PER_SEC) :
+							 0;
+	if (shared->shorten_at != 0)
+		strata_worker_note_due(shared->shorten_at);
+	strata_store_unlock();
+}
+
+/* Compact, sweep and analyze, each when it pays. */
+bool
+strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
+{
+	StrataSharedStore known;
+	TimestampTz now;
+
+	*more = false;
+	if (!strata_store_look(debt->store, &known))
+		return true;
+	compact_shorten = idle && known.shorten_at != 0 &&
+		known.shorten_at <= GetCurrentTimestamp();
+	if ((known.compact_due || compact_shorten) && !compact_store(debt, name))
+		return false;
+	if (!strata_store_look(debt->store, &known))
+		return true;
+	*more = known.compact_due && pass_ran;
+	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
+		return false;
+
+	now = GetCurrentTimestamp();
+	if (known.next_sweep <= now &&
+		known.unswept_bytes >= (idle ? SWEEP_IDLE_BYTES :
+								Max(SWEEP_MIN_BYTES, store_bytes / SWEEP_FRACTION)))
+	{
+		sweep_with_index = known.dead_tids >= SWEEP_TIDS_MIN &&
+			known.dead_tids >= store_rows / SWEEP_TIDS_FRACTION;
+		if (!sweep_store(debt, name) ||
+			!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
+			return false;
+	}
+	else if (known.unswept_bytes >= SWEEP_IDLE_BYTES)
+		strata_worker_note_due(Max(known.next_sweep, now + SWEEP_PAUSE_SEC * USECS_PER_SEC));
+
+	if (known.changed_rows >= ANALYZE_MIN_ROWS + store_rows / ANALYZE_FRACTION)
+	{
+		StrataSharedStore *shared;
+
+		if (!strata_worker_run_step(STRATA_TASK_ANALYZE, debt, step_analyze))
+			return false;
+		shared = strata_store_lock(debt->store, true);
+		if (shared != NULL)
+		{
+			shared->changed_rows = 0;
+			shared->analyzes++;
+			strata_store_unlock();
+		}
+	}
+	note_shorten(debt->store, now);
+	return true;
+}
