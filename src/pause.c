@@ -28,13 +28,30 @@
 #define PAUSE_DIRECTORY		"strata.pause"
 #define PAUSE_POLL_USEC		10000L
 
+/* Wait while the file is there; meanwhile <point>.reached says that we do. */
+static void
+wait_for_removal(const char *file, const char *point)
+{
+	char		reached[MAXPGPATH];
+	FILE	   *mark;
+	struct stat st;
+
+	snprintf(reached, sizeof(reached), "%s.reached", point);
+	mark = fopen(reached, "w");
+	if (mark != NULL)
+		fclose(mark);
+	while (stat(file, &st) == 0)
+		pg_usleep(PAUSE_POLL_USEC);
+	(void) unlink(reached);
+}
+
 void
 strata_pause(const char *name)
 {
 	char		path[MAXPGPATH];
+	char		held[MAXPGPATH];
 	char		action[64];
 	FILE	   *file;
-	struct stat st;
 	int			milliseconds;
 
 	/* System calls of our own: some points stand in critical sections. */
@@ -48,9 +65,13 @@ strata_pause(const char *name)
 	action[strcspn(action, "\r\n")] = '\0';
 
 	if (strcmp(action, "wait") == 0)
+		wait_for_removal(path, path);
+	else if (strcmp(action, "hold") == 0)
 	{
-		while (stat(path, &st) == 0)
-			pg_usleep(PAUSE_POLL_USEC);
+		/* renaming lets only one in */
+		snprintf(held, sizeof(held), "%s.held", path);
+		if (rename(path, held) == 0)
+			wait_for_removal(held, path);
 	}
 	else if (strcmp(action, "error") == 0)
 	{

@@ -10,6 +10,7 @@
  *
  *	wait		wait until the file is gone (does not check for interrupts, so
  *				it may stand where a page lock is held)
+ *	hold		the same for whoever comes first; others pass by
  *	error		ereport(ERROR), then the point disarms itself
  *	kill		SIGKILL the own process (the postmaster restarts the cluster)
  *	segv		abort with SIGSEGV

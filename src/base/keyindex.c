@@ -31,6 +31,7 @@
 #include "base/keyindex.h"
 
 #include "base/collation.h"
+#include "manifest/lifecycle.h"
 #include "storage/metapage.h"
 #include "storage/relation_am.h"
 
@@ -458,6 +459,7 @@ create_index(StrataStore *store, Relation storage)
 	int16		options[INDEX_MAX_KEYS];
 	char	   *name;
 	char		prefix[NAMEDATALEN];
+	Oid			index;
 
 	info = makeIndexInfo(key->natts, key->natts, BTREE_AM_OID, NIL, NIL,
 						 false, false, true, false);
@@ -475,10 +477,11 @@ create_index(StrataStore *store, Relation storage)
 	snprintf(prefix, sizeof(prefix), "s%u", store->ftrelid);
 	name = ChooseRelationName(prefix, NULL, "key", RelationGetNamespace(storage), false);
 
-	index_create(storage, name, InvalidOid, InvalidOid, InvalidOid, InvalidOid,
-				 info, columns, BTREE_AM_OID, storage->rd_rel->reltablespace,
-				 collations, opclasses, options, (Datum) 0, 0, 0, true, true, NULL);
+	index = index_create(storage, name, InvalidOid, InvalidOid, InvalidOid, InvalidOid,
+						 info, columns, BTREE_AM_OID, storage->rd_rel->reltablespace,
+						 collations, opclasses, options, (Datum) 0, 0, 0, true, true, NULL);
 	CommandCounterIncrement();
+	strata_forget_collations(index);
 }
 
 static void

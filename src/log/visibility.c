@@ -26,6 +26,8 @@
 
 #include "log/visibility.h"
 
+#include "pause.h"
+
 #include "access/transam.h"
 #include "access/xact.h"
 #include "storage/procarray.h"
@@ -106,6 +108,7 @@ strata_xid_outcome(uint64 fxid, uint16 flags)
 		return STRATA_XID_OWN;
 	if (TransactionIdIsInProgress(xid))
 		return STRATA_XID_RUNNING;
+	STRATA_PAUSE("log-outcome-ended");
 	return ask_clog(fxid) ? STRATA_XID_COMMITTED : STRATA_XID_ABORTED;
 }
 

@@ -44,6 +44,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_foreign_table.h"
@@ -137,7 +138,20 @@ storage_create(Oid ftrelid, const StrataKey *key)
 	PG_END_TRY();
 
 	CommandCounterIncrement();
+	strata_forget_collations(storage);
 	return storage;
+}
+
+/*
+ * The foreign table's columns depend on their collations; the storage must
+ * not, too, or dropping a schema that holds both would want to drop a part of
+ * the storage by itself.
+ */
+void
+strata_forget_collations(Oid relid)
+{
+	deleteDependencyRecordsForClass(RelationRelationId, relid, CollationRelationId,
+									DEPENDENCY_NORMAL);
 }
 
 static void
@@ -149,6 +163,7 @@ storage_create_index(Oid ftrelid, Oid storage, const StrataKey *key)
 	List	   *names = NIL;
 	int16		coloptions[INDEX_MAX_KEYS] = {0};
 	char	   *name = psprintf("s%u_key", ftrelid);
+	Oid			index;
 
 	for (int i = 0; i < key->natts; i++)
 	{
@@ -158,12 +173,13 @@ storage_create_index(Oid ftrelid, Oid storage, const StrataKey *key)
 	if (OidIsValid(get_relname_relid(name, RelationGetNamespace(rel))))
 		name = ChooseRelationName(name, NULL, "key", RelationGetNamespace(rel), false);
 
-	(void) index_create(rel, name, InvalidOid, InvalidOid, InvalidOid, InvalidOid,
-						info, names, BTREE_AM_OID, rel->rd_rel->reltablespace,
-						(Oid *) key->collation, (Oid *) key->btree_opclass, coloptions,
-						(Datum) 0, 0, 0, true, true, NULL);
+	index = index_create(rel, name, InvalidOid, InvalidOid, InvalidOid, InvalidOid,
+						 info, names, BTREE_AM_OID, rel->rd_rel->reltablespace,
+						 (Oid *) key->collation, (Oid *) key->btree_opclass, coloptions,
+						 (Datum) 0, 0, 0, true, true, NULL);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
+	strata_forget_collations(index);
 }
 
 int

@@ -22,6 +22,9 @@
  */
 extern void strata_store_truncate(Oid ftrelid);
 
+/* To be called for a new storage relation or key index: see create.c. */
+extern void strata_forget_collations(Oid relid);
+
 /*
  * Does the log of a store hold no entry after what the manifest says is
  * merged?  Filled in by _PG_init: this layer does not know the log.

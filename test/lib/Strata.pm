@@ -135,7 +135,7 @@ sub pause_arm
 sub pause_clear
 {
 	my ($node, $point) = @_;
-	unlink $node->data_dir . "/strata.pause/$point";
+	unlink map { $node->data_dir . "/strata.pause/$point$_" } '', '.held';
 	return;
 }
 

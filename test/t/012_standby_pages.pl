@@ -1,0 +1,104 @@
+# Replay makes the very pages of the primary, so nothing is written outside WAL
+# and no page depends on what was on its block before; and it cancels standby
+# queries before it takes something from them.
+use strict;
+use warnings;
+# a standby that stumbles over a record never catches up
+BEGIN { $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 60; }
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Strata;
+
+# Without full_page_writes only what must be an image is one.
+my $node = strata_node('primary', streaming => 1, autovacuum => 'off', checkpoint_timeout => '1h', max_wal_size => '1GB',
+	full_page_writes => 'off');
+$node->safe_psql('postgres', 'CREATE EXTENSION pageinspect');
+create_pair($node, 't', "auto_merge 'off', row_group_rows '1500'");
+my $storage = $node->safe_psql('postgres', "SELECT storage FROM strata.stores WHERE store = 't'::regclass");
+
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 500ms\nhot_standby_feedback = off\n");
+$standby->start;
+
+sub caught_up { $node->wait_for_catchup($standby, 'replay', $node->lsn('insert')); return; }
+
+# Every page, without its checksum: that is only there on disk.
+my $pages = <<"SQL";
+SELECT string_agg(block || ' ' || md5(overlay(page PLACING '\\x0000' FROM 9 FOR 2)), E'\\n' ORDER BY block)
+FROM (SELECT b AS block, get_raw_page('$storage', b) AS page
+      FROM generate_series(0, pg_relation_size('$storage') / 8192 - 1) b) p
+SQL
+sub same_pages
+{
+	my ($what) = @_;
+	caught_up();
+	my @here = split /\n/, $node->safe_psql('postgres', $pages);
+	my @there = split /\n/, $standby->safe_psql('postgres', $pages);
+	is(scalar @there, scalar @here, "$what: the standby's file is as long");
+	my @differ = grep { ($here[$_] // '') ne ($there[$_] // '') } 0 .. $#here;
+	is("@differ", '', "$what: no page differs");
+	return;
+}
+
+$node->safe_psql('postgres', send_rows('t', 1, 20, 0));
+same_pages('a new store');
+$node->safe_psql('postgres', send_rows('t', 1, 3000, 1, 400));
+same_pages('a load');
+for my $round (1 .. 3)
+{
+	$node->safe_psql('postgres', send_rows('t', $_ * 40, $_ * 40 + 60, 10 * $round + $_, 300)) for 1 .. 30;
+	drain($node, 't');
+	$node->safe_psql('postgres', "SELECT * FROM strata.sweep('t')");
+	same_pages("reuse $round");
+}
+$node->safe_psql('postgres', send_rows('t', 1, 100, 50));
+$node->safe_psql('postgres', 'BEGIN; ' . send_rows('t', 50, 150, 51) . 'ROLLBACK');
+$node->safe_psql('postgres', "VACUUM (FREEZE) $storage");
+same_pages('frozen entries');
+is($node->safe_psql('postgres', "SELECT get_byte(get_raw_page('$storage', 0), 55) & 128"), 128,
+	'the newest pass is settled: nobody asks for its xid again');
+$node->safe_psql('postgres', send_rows('t', 1, 10, 52));
+same_rows($node, 't', 'frozen entries count');
+caught_up();
+is(fingerprint($standby, 't'), fingerprint($node, 't'), 'on the standby too');
+
+# A reader on the standby is older than what the primary takes.
+for my $how ('reuse', 'freezing')
+{
+	caught_up();
+	my $reader = $standby->background_psql('postgres', on_error_stop => 0);
+	$reader->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+	$reader->query('SELECT count(*) FROM t');
+	my $offset = -s $standby->logfile;
+	if ($how eq 'reuse')
+	{
+		$node->safe_psql('postgres', send_rows('t', 1, 400, 60));
+		drain($node, 't');
+		$node->safe_psql('postgres', "SELECT * FROM strata.sweep('t')");
+	}
+	else
+	{
+		$node->safe_psql('postgres', "INSERT INTO t VALUES ('frozen'); INSERT INTO t_heap VALUES ('frozen')");
+		$node->safe_psql('postgres', "VACUUM (FREEZE) $storage");
+	}
+	caught_up();
+	like(slurp_file($standby->logfile, $offset), qr/due to conflict with recovery/, "$how: the reader was cancelled");
+	eval { $reader->quit };
+}
+same_pages('in the end');
+
+# TRUNCATE replays as well; owner numbers go on.
+sub next_owner { return unpack 'Q<', pack 'H16', $node->safe_psql('postgres', "SELECT encode(substr(get_raw_page('$storage', 1), 25, 8), 'hex')"); }
+my $owner = next_owner();
+$node->safe_psql('postgres', 'BEGIN; TRUNCATE t; TRUNCATE t_heap; COMMIT; ' . send_rows('t', 1, 50, 70));
+same_pages('after TRUNCATE');
+is(fingerprint($standby, 't'), fingerprint($node, 't_heap'), 'after TRUNCATE: the same rows');
+cmp_ok(next_owner(), '>', $owner, 'after TRUNCATE: no owner number is used twice');
+verify_clean($node, 't', 'in the end');
+
+$standby->stop;
+$node->stop;
+done_testing();
