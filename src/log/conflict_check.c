@@ -373,19 +373,38 @@ accept_overtaking(const StrataPendingEntry *entry, int index, void *arg)
 
 /*
  * Did another transaction append anything from the earliest look on?  Mostly
- * not, and then no key need be looked for.
+ * not, and then no key need be looked for.  Entries of a shard are in order,
+ * so each shard is done with at the first entry that was known at the look.
  */
 static bool
-any_overtaking(Overtaken *judge)
+any_overtaking(Overtaken *judge, int nshards)
 {
-	for (int i = strata_pending_nentries(judge->pending); i-- > 0;)
+	bool		done[STRATA_MAX_SHARDS] = {0};
+	int			left = 0;
+
+	for (int shard = 0; shard < nshards; shard++)
+	{
+		StrataPosition end = strata_pending_known_end(judge->pending, shard);
+
+		done[shard] = strata_position_cmp(&judge->first[shard], &end) >= 0;
+		if (!done[shard])
+			left++;
+	}
+
+	for (int i = strata_pending_nentries(judge->pending); i-- > 0 && left > 0;)
 	{
 		const StrataPendingEntry *entry = strata_pending_entry(judge->pending, i);
 
 		if ((i & 0xFFF) == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (strata_position_cmp(&entry->position, &judge->first[entry->shard]) >= 0 &&
-			is_foreign(judge, i))
+		if (done[entry->shard])
+			continue;
+		if (strata_position_cmp(&entry->position, &judge->first[entry->shard]) < 0)
+		{
+			done[entry->shard] = true;
+			left--;
+		}
+		else if (is_foreign(judge, i))
 			return true;
 	}
 	return false;
@@ -410,7 +429,7 @@ strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manif
 			*first = keys[i].seen;
 	}
 
-	if (!any_overtaking(&judge))
+	if (!any_overtaking(&judge, store->nshards))
 		nkeys = 0;
 	for (int i = 0; i < nkeys; i++)
 	{
