@@ -59,8 +59,11 @@
 /* A worker that has not started after this long never will. */
 #define LAUNCHER_START_SEC		60
 
-/* After a crash: do not go into the same wall at once. */
+/* The launcher itself ended with an error. */
 #define LAUNCHER_RESTART_SEC	5
+
+/* After a crash: do not go into the same wall at once. */
+#define LAUNCHER_CRASH_SEC		10
 
 typedef struct DatabaseRow
 {
@@ -70,6 +73,7 @@ typedef struct DatabaseRow
 
 static BackgroundWorkerHandle *handles[STRATA_MAX_WORKERS];
 static bool shortage_logged = false;
+static TimestampTz first_visit = 0; /* of databases found */
 static bool list_full_logged = false;
 
 void
@@ -163,7 +167,7 @@ refresh_databases(void)
 			list_full_logged = true;
 			break;
 		}
-		pg_atomic_write_u64(&place->next_visit, (uint64) GetCurrentTimestamp());
+		pg_atomic_write_u64(&place->next_visit, (uint64) first_visit);
 		pg_atomic_write_u32(&place->refused, 0);
 		pg_write_barrier();
 		pg_atomic_write_u32(&place->oid, row->oid);
@@ -415,6 +419,14 @@ strata_launcher_main(Datum arg)
 	before_shmem_exit(launcher_exit, (Datum) 0);
 	strata_shared->launcher_pid = MyProcPid;
 	strata_shared->launcher = MyLatch;
+
+	/*
+	 * Shared memory that is much younger than the server was made after a
+	 * crash.  Should that have been a pass's doing, leave a moment to turn
+	 * merging off.
+	 */
+	if (strata_shared->started - PgStartTime > LAUNCHER_CRASH_SEC * USECS_PER_SEC)
+		first_visit = strata_shared->started + LAUNCHER_CRASH_SEC * USECS_PER_SEC;
 
 	while (!ShutdownRequestPending)
 	{

@@ -43,6 +43,7 @@ PG_FUNCTION_INFO_V1(strata_merge_memory_info);
 #define STATES_NCOLUMNS			8
 
 static const char *const task_names[] = {"look", "seal", "merge", "compact", "sweep", "analyze"};
+static const char *const trigger_names[] = {NULL, "count", "time"};
 static const char *const phase_names[] = {NULL, "choose", "wait for memory", "read", "write",
 										  "index"};
 
@@ -263,8 +264,7 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 		(void) strata_guard(wanted_now, &look, &message);
 
 		values[0] = ObjectIdGetDatum(ftrelid);
-		set_text(values, isnull, 1, look.trigger == STRATA_TRIGGER_COUNT ? "count" : look.trigger == STRATA_TRIGGER_TIME ? "time" :
-																														   NULL);
+		set_text(values, isnull, 1, trigger_names[look.trigger]);
 		set_time(values, isnull, 2, known.last_merge);
 		values[3] = Int32GetDatum(known.failures);
 		set_text(values, isnull, 4, known.failed_at != 0 ? known.sqlstate : NULL);

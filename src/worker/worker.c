@@ -427,7 +427,11 @@ step_look(StrataDebt *debt)
 		strata_worker_note_due(GetCurrentTimestamp() + STRATA_WORKER_DELAY_SEC * USECS_PER_SEC);
 		return;
 	}
+
+	/* A snapshot keeps sweeps from freeing the pages that are looked at. */
+	PushActiveSnapshot(GetTransactionSnapshot());
 	strata_debt(store, storage, GetCurrentTimestamp(), debt);
+	PopActiveSnapshot();
 	table_close(storage, NoLock);
 	strata_store_close(store);
 }
@@ -759,7 +763,10 @@ strata_worker_main(Datum arg)
 										ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(worker.mcxt);
 	while (work_round() && !must_leave())
+	{
 		MemoryContextReset(worker.mcxt);
+		(void) pgstat_report_stat(true);
+	}
 
 	if (worker.database != NULL)
 		strata_shared_visit(worker.database, worker.next_due);

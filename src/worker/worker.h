@@ -55,8 +55,9 @@ typedef struct StrataDebt
 } StrataDebt;
 
 /*
- * Count what is pending, from shard pages and shard rows alone.  The caller
- * holds a lock on the storage.
+ * Count what is pending, from shard pages, shard rows and the first pages of
+ * generations.  The caller holds a lock on the storage and has a snapshot, no
+ * matter which.
  */
 extern void strata_debt(StrataStore *store, Relation storage, TimestampTz now,
 						StrataDebt *debt);

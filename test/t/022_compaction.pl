@@ -10,6 +10,7 @@ use Strata;
 
 my $node = strata_node('compaction', restart_after_crash => 'on', autovacuum => 'off');
 sub q1 { return $node->safe_psql('postgres', $_[0]); }
+my ($ret, $out, $err);
 sub groups { return q1("SELECT count(*) FROM strata.row_groups WHERE store = '$_[0]'::regclass"); }
 
 # Every key by index lookup, against a scan that cannot use it.
@@ -96,6 +97,10 @@ is(q1("SELECT row_groups_read FROM strata.compact('small', max_bytes => 1)"), 2,
 same_rows($node, 'small', 'small: rows after that');
 is($node->psql('postgres', "SELECT * FROM strata.compact('small', max_bytes => -1)"), 3, 'a negative bound is refused');
 
+q1("CREATE ROLE stranger; GRANT SELECT ON small TO stranger");
+($ret, $out, $err) = $node->psql('postgres', "SET ROLE stranger; SELECT * FROM strata.compact('small')");
+like($err, qr/must be owner of foreign table small/, 'only the owner may compact');
+
 # ---- wholly superseded ones are dropped unread; deletes go with them ----
 create_pair($node, 'dead', "auto_merge 'off'");
 for my $v (1 .. 5) { q1(send_rows('dead', 1, 2000, $v) . "CALL strata.drain('dead')"); }
@@ -129,7 +134,7 @@ q1("BEGIN; SAVEPOINT a; SELECT * FROM strata.compact('small'); ROLLBACK TO a; SE
 same_rows($node, 'small', 'savepoint: rows');
 index_exact('small', 'savepoint');
 verify_clean($node, 'small', 'savepoint');
-my ($ret, $out, $err) = $node->psql('postgres', "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM strata.compact('small')");
+($ret, $out, $err) = $node->psql('postgres', "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM strata.compact('small')");
 like($err, qr/cannot run in a transaction of isolation level REPEATABLE READ/, 'REPEATABLE READ is refused');
 
 # ---- every step: error, kill -9, SIGSEGV, cancel, terminate ----
