@@ -36,7 +36,7 @@ typedef struct StrataCacheEntry
 	Size		size;			/* with this header and what it owns elsewhere */
 	int			pins;
 	bool		linked;			/* found by lookups */
-	void		(*destroy) (void *payload); /* before it is freed; NULL: nothing */
+	void (*destroy)(void *payload); /* before it is freed; NULL: nothing */
 	dlist_node	lru;
 } StrataCacheEntry;
 

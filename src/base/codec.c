@@ -622,7 +622,8 @@ strata_vector_decode(StrataVector *vector, const StrataColumnType *type,
 	if ((entry->flags & STRATA_VECTOR_ZSTD) != 0)
 	{
 		char	   *dst = type->byval ?
-			strata_scratch(STRATA_SCRATCH_RAW, entry->raw_length) : vector->data;
+						strata_scratch(STRATA_SCRATCH_RAW, entry->raw_length) :
+						vector->data;
 
 		what = strata_decompress((entry->flags & STRATA_VECTOR_SHARED) != 0 ? dictionary : NULL,
 								 stored, entry->length, dst, entry->raw_length);

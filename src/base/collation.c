@@ -84,7 +84,8 @@ recorded_version(Oid collation, char *provider, char **locale)
 		*provider = database->datlocprovider;
 		value = SysCacheGetAttr(DATABASEOID, tuple,
 								*provider == COLLPROVIDER_ICU ?
-								Anum_pg_database_daticulocale : Anum_pg_database_datcollate,
+									Anum_pg_database_daticulocale :
+									Anum_pg_database_datcollate,
 								&isnull);
 		if (!isnull)
 			*locale = TextDatumGetCString(value);
@@ -98,7 +99,8 @@ recorded_version(Oid collation, char *provider, char **locale)
 		*provider = ((Form_pg_collation) GETSTRUCT(tuple))->collprovider;
 		value = SysCacheGetAttr(COLLOID, tuple,
 								*provider == COLLPROVIDER_ICU ?
-								Anum_pg_collation_colliculocale : Anum_pg_collation_collcollate,
+									Anum_pg_collation_colliculocale :
+									Anum_pg_collation_collcollate,
 								&isnull);
 		if (!isnull)
 			*locale = TextDatumGetCString(value);

@@ -116,8 +116,7 @@ strata_dictionary_pin(StrataStore *store, Relation storage, uint64 id, AttrNumbe
 		.filenode = storage->rd_rel->relfilenode,
 		.owner = id,
 		.vector = 0,
-		.attnum = -1
-	};
+		.attnum = -1};
 	StrataCacheEntry *entry = strata_cache_lookup(&key);
 	CachedDictionary *cached;
 	AttrNumber	of;

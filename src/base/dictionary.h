@@ -88,6 +88,6 @@ extern void strata_dictionaries_use(StrataDictionaries *dictionaries, StrataGrou
  */
 extern uint64 strata_dictionaries_learn(StrataDictionaries *dictionaries,
 										StrataGroupWriter *writer, uint64 length,
-										void (*tick) (void *arg), void *arg);
+										void (*tick)(void *arg), void *arg);
 
 #endif							/* STRATA_DICTIONARY_H */

@@ -284,7 +284,8 @@ add_sample(const StrataVectorEntry *entry, const char *stored, void *arg)
 
 	CHECK_FOR_INTERRUPTS();
 	what = strata_decompress((entry->flags & STRATA_VECTOR_SHARED) != 0 ?
-							 sample->dictionary : NULL,
+								 sample->dictionary :
+								 NULL,
 							 stored, entry->length, sample->bytes + sample->used,
 							 entry->raw_length);
 	if (what != NULL)
@@ -401,7 +402,7 @@ store_dictionary(StrataDictionaries *dictionaries, StrataDictionaryHeader *heade
 static uint64
 learn_column(StrataDictionaries *dictionaries, DictionaryColumn *column,
 			 StrataGroupWriter *writer, int i, const VectorTotals *totals,
-			 void (*tick) (void *arg), void *arg)
+			 void (*tick)(void *arg), void *arg)
 {
 	StrataDictionaryHeader header = {.attnum = column->attnum};
 	Sample		sample = {0};
@@ -466,7 +467,7 @@ learn_column(StrataDictionaries *dictionaries, DictionaryColumn *column,
 
 uint64
 strata_dictionaries_learn(StrataDictionaries *dictionaries, StrataGroupWriter *writer,
-						  uint64 length, void (*tick) (void *arg), void *arg)
+						  uint64 length, void (*tick)(void *arg), void *arg)
 {
 	int			ncolumns = strata_group_writer_columns(writer);
 	VectorTotals *totals = palloc0(Max(ncolumns, 1) * sizeof(VectorTotals));

@@ -184,8 +184,7 @@ encode_codes(char *raw, const uint8 *present, uint32 rows, const void *values,
 	StrataDictHeader header = {
 		.nvalues = nvalues,
 		.width = width,
-		.values_length = TYPEALIGN(8, values_length)
-	};
+		.values_length = TYPEALIGN(8, values_length)};
 	char	   *body = put_bitmap(raw, present, rows);
 
 	memcpy(body, &header, sizeof(header));
@@ -330,7 +329,8 @@ strata_encode_images(const char *images, Size images_length, uint32 nimages,
 		char	   *body;
 
 		out->encoding = nimages == 1 && present == NULL ?
-			STRATA_ENCODING_CONSTANT : STRATA_ENCODING_PLAIN;
+							STRATA_ENCODING_CONSTANT :
+							STRATA_ENCODING_PLAIN;
 		out->raw = strata_scratch(STRATA_SCRATCH_RAW, overhead + images_length);
 		body = put_bitmap(out->raw, present, rows);
 		memcpy(body, images, images_length);

@@ -179,7 +179,8 @@ strata_footer_decode(const char *bytes, StrataFooter *footer)
 		   header.nvectors * sizeof(StrataVectorEntry));
 	memcpy(footer->zones,
 		   bytes + header.ncolumns * sizeof(StrataColumnEntry) +
-		   header.nvectors * sizeof(StrataVectorEntry), header.zones_length);
+			   header.nvectors * sizeof(StrataVectorEntry),
+		   header.zones_length);
 
 	for (uint32 i = 0; i < header.ncolumns; i++)
 	{

@@ -113,7 +113,7 @@ look_at_indexes(Relation storage, KeyIndexState *state)
 
 	state->usable = InvalidOid;
 	state->unusable = NIL;
-	foreach(lc, indexes)
+	foreach (lc, indexes)
 	{
 		Oid			index = lfirst_oid(lc);
 
@@ -386,7 +386,7 @@ strata_keyindex_insert_begin(StrataStore *store, Relation storage)
 										   ALLOCSET_DEFAULT_SIZES);
 
 	/* Invalid ones, too: a REINDEX CONCURRENTLY may have left one half way. */
-	foreach(lc, list)
+	foreach (lc, list)
 	{
 		Relation	index = index_open(lfirst_oid(lc), RowExclusiveLock);
 
@@ -508,7 +508,7 @@ drop_unusable(Relation storage, List *indexes)
 
 	if (!held && !ConditionalLockRelation(storage, AccessExclusiveLock))
 		return;
-	foreach(lc, indexes)
+	foreach (lc, indexes)
 		drop_index(lfirst_oid(lc));
 
 	/* ours, and one for each index_drop */
@@ -546,7 +546,7 @@ strata_keyindex_drop(StrataStore *store, Relation storage)
 
 	Assert(CheckRelationLockedByMe(storage, AccessExclusiveLock, true));
 
-	foreach(lc, indexes)
+	foreach (lc, indexes)
 		drop_index(lfirst_oid(lc));
 	list_free(indexes);
 	return dropped;
@@ -737,7 +737,7 @@ strata_keyindex_bulk_delete(Relation storage, StrataDeadTid dead, void *arg)
 	uint64		removed = 0;
 	ListCell   *lc;
 
-	foreach(lc, indexes)
+	foreach (lc, indexes)
 	{
 		Relation	index = index_open(lfirst_oid(lc), RowExclusiveLock);
 		IndexVacuumInfo info;

@@ -126,7 +126,7 @@ extern double strata_keyindex_build_scan(Relation storage, Relation index,
 										 IndexBuildCallback callback, void *state);
 
 /* Remove TIDs of row groups / rows for which dead() says so (sweep). */
-typedef bool (*StrataDeadTid) (uint32 group, uint32 row, void *arg);
+typedef bool (*StrataDeadTid)(uint32 group, uint32 row, void *arg);
 extern uint64 strata_keyindex_bulk_delete(Relation storage, StrataDeadTid dead, void *arg);
 
 #endif							/* STRATA_KEYINDEX_H */

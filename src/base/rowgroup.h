@@ -69,7 +69,7 @@ extern void strata_group_writer_write(StrataGroupWriter *writer, Relation storag
  * bytes left out.  Returns the attribute number.
  */
 struct StrataVectorEntry;
-typedef void (*StrataVectorCallback) (const struct StrataVectorEntry *entry,
+typedef void (*StrataVectorCallback)(const struct StrataVectorEntry *entry,
 									  const char *stored, void *arg);
 extern int	strata_group_writer_columns(StrataGroupWriter *writer);
 extern AttrNumber strata_group_writer_vectors(StrataGroupWriter *writer, int i, int16 *attlen,

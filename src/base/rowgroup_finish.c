@@ -61,8 +61,7 @@ strata_group_writer_finish(StrataGroupWriter *writer)
 			.attnum = column->attnum,
 			.attlen = column->type.attlen,
 			.byval = column->type.byval,
-			.align = column->type.align
-		};
+			.align = column->type.align};
 
 		appendBinaryStringInfo(&writer->footer, (char *) &entry, sizeof(entry));
 	}

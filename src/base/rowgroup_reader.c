@@ -141,8 +141,7 @@ cache_key(StrataGroupReader *reader, AttrNumber attnum, uint32 vector)
 		.filenode = reader->storage->rd_rel->relfilenode,
 		.owner = reader->ref.extent.owner,
 		.vector = vector,
-		.attnum = attnum
-	};
+		.attnum = attnum};
 
 	return key;
 }
@@ -284,7 +283,8 @@ strata_group_open(StrataStore *store, Relation storage, const StrataGroupRef *re
 	reader->bytes_read += reader->footer->length;
 
 	reader->slots = MemoryContextAlloc(reader->mcxt, (bms_num_members(needed) +
-													  store->key.natts + 1) * sizeof(Slot));
+													  store->key.natts + 1) *
+														 sizeof(Slot));
 	while ((att = bms_next_member(needed, att)) >= 0)
 	{
 		if (att < 1 || att > store->desc->natts)

@@ -450,7 +450,8 @@ add_image(StrataGroupWriter *writer, StrataColumnWriter *column, const char *ima
 	{
 		strata_writer_close_vector(writer, column);
 		slot = column->look_for_repeats ?
-			&column->slots[image_hash(image, len) % IMAGE_SLOTS] : NULL;
+				   &column->slots[image_hash(image, len) % IMAGE_SLOTS] :
+				   NULL;
 	}
 
 	start = column->images_used;

@@ -238,10 +238,8 @@ strata_zones_serialize(const StrataZoneBuilder *const *zones, int n, StringInfo 
 			if (zones[j]->attnum == entry.attnum)
 				zone = zones[j];
 		}
-		appendBinaryStringInfo(buf, zone->type.byval ?
-							   (char *) &zone->min : zone->min_image.bytes, entry.min_length);
-		appendBinaryStringInfo(buf, zone->type.byval ?
-							   (char *) &zone->max : zone->max_image.bytes, entry.max_length);
+		appendBinaryStringInfo(buf, zone->type.byval ? (char *) &zone->min : zone->min_image.bytes, entry.min_length);
+		appendBinaryStringInfo(buf, zone->type.byval ? (char *) &zone->max : zone->max_image.bytes, entry.max_length);
 	}
 	return true;
 }

@@ -165,7 +165,8 @@ set_row(Sampler *sampler)
 			continue;
 
 		limit = sampler->widths[i] == WIDTHS_STANDARD && sampler->memory > sampler->memory_limit ?
-			WIDE_VALUE : VERY_WIDE_VALUE;
+					WIDE_VALUE :
+					VERY_WIDE_VALUE;
 		size = toast_raw_datum_size(sampler->values[i]);
 		if (size > limit)
 			sampler->values[i] = size_stub(size);
@@ -219,8 +220,7 @@ sample_layer(Sampler *sampler, StrataLayer layer)
 			if (to_skip < 0)
 				to_skip = reservoir_get_next_S(&sampler->random, seen, sampler->target);
 			if (to_skip <= 0)
-				keep_row(sampler, (int) (sampler->target *
-										 sampler_random_fract(&sampler->random.randstate)),
+				keep_row(sampler, (int) (sampler->target * sampler_random_fract(&sampler->random.randstate)),
 						 result_mcxt);
 			to_skip -= 1;
 		}

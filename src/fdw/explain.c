@@ -53,7 +53,9 @@ strataExplainForeignScan(ForeignScanState *node, ExplainState *es)
 
 		ExplainPropertyText("Key Order",
 							intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) < 0 ?
-							"backward" : "forward", es);
+								"backward" :
+								"forward",
+							es);
 		if (bounds != NIL)
 			explain_clauses("Key Range", bounds, node, es);
 	}
@@ -63,7 +65,9 @@ strataExplainForeignScan(ForeignScanState *node, ExplainState *es)
 
 		ExplainPropertyText("Scan",
 							layer == STRATA_LAYER_WAL ? "wal" :
-							layer == STRATA_LAYER_BASE ? "base" : "all", es);
+							layer == STRATA_LAYER_BASE ? "base" :
+														 "all",
+							es);
 		if (prune != NIL)
 			explain_clauses("Zone Map Filter", prune, node, es);
 	}

@@ -198,7 +198,7 @@ strata_match_key(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, List 
 		{
 			ListCell   *lc;
 
-			foreach(lc, i == 0 ? clauses : more_clauses)
+			foreach (lc, i == 0 ? clauses : more_clauses)
 			{
 				StrataKeyMatch match;
 
@@ -290,7 +290,7 @@ strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, Li
 		{
 			ListCell   *lc;
 
-			foreach(lc, i == 0 ? clauses : more_clauses)
+			foreach (lc, i == 0 ? clauses : more_clauses)
 			{
 				RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 				int			strategy;
@@ -346,7 +346,7 @@ relids_member(List *sets, Relids relids)
 {
 	ListCell   *lc;
 
-	foreach(lc, sets)
+	foreach (lc, sets)
 	{
 		if (bms_equal((Relids) lfirst(lc), relids))
 			return true;
@@ -397,7 +397,7 @@ strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key
 	{
 		ListCell   *lc;
 
-		foreach(lc, rel->joininfo)
+		foreach (lc, rel->joininfo)
 		{
 			RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 			StrataKeyMatch match;
@@ -414,7 +414,7 @@ strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key
 
 			clauses = generate_implied_equalities_for_column(root, rel, ec_member_is_key_column,
 															 &arg, rel->lateral_referencers);
-			foreach(lc, clauses)
+			foreach (lc, clauses)
 				sets = add_outer_rels(sets, rel, key, lfirst_node(RestrictInfo, lc));
 		}
 	}

@@ -139,7 +139,7 @@ returning_needs_row(PlannerInfo *root)
 									   PVC_RECURSE_PLACEHOLDERS);
 	ListCell   *lc;
 
-	foreach(lc, vars)
+	foreach (lc, vars)
 	{
 		if (lfirst_node(Var, lc)->varno == root->parse->resultRelation)
 			return true;
@@ -597,8 +597,8 @@ strataExecForeignTruncate(List *rels, DropBehavior behavior, bool restart_seqs)
 {
 	ListCell   *lc;
 
-	foreach(lc, rels)
+	foreach (lc, rels)
 		refuse_layer_table(RelationGetRelid((Relation) lfirst(lc)));
-	foreach(lc, rels)
+	foreach (lc, rels)
 		strata_store_truncate(RelationGetRelid((Relation) lfirst(lc)));
 }

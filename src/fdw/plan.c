@@ -187,7 +187,7 @@ needed_attrs(RelOptInfo *rel, List *clauses)
 	ListCell   *lc;
 
 	pull_varattnos((Node *) rel->reltarget->exprs, rel->relid, &attrs);
-	foreach(lc, clauses)
+	foreach (lc, clauses)
 		pull_varattnos((Node *) lfirst_node(RestrictInfo, lc)->clause, rel->relid, &attrs);
 
 	return attrs;
@@ -587,7 +587,8 @@ cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double
 	}
 	startup += PROBE_OPERATORS * cpu_operator_cost;
 	run += touch_cost(pages_touched(ceil(share * index_pages) * loops, index_pages),
-					  index_pages) / loops;
+					  index_pages) /
+		   loops;
 	run += hits * cpu_index_tuple_cost;
 
 	if (!info->keys_only)
@@ -731,7 +732,7 @@ strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid
 		add_range_paths(root, baserel, baserel->lateral_relids, false);
 	}
 
-	foreach(lc, strata_match_outer_rels(root, baserel, &info->key))
+	foreach (lc, strata_match_outer_rels(root, baserel, &info->key))
 	{
 		Relids		outer = bms_union((Relids) lfirst(lc), baserel->lateral_relids);
 
@@ -791,7 +792,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 		direction = intVal(lsecond(best_path->fdw_private));
 		strata_match_bounds(root, baserel, &info->key, scan_clauses, NIL, &bounds);
 		exprs = list_copy(bounds.values);
-		foreach(lc, bounds.columns)
+		foreach (lc, bounds.columns)
 			bound_attrs = lappend_int(bound_attrs, info->key.attnum[lfirst_int(lc)]);
 	}
 	else if (best_path->fdw_private != NIL)
@@ -811,7 +812,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	}
 
 	/* a clause that a lookup answers exactly need not be checked again */
-	foreach(lc, scan_clauses)
+	foreach (lc, scan_clauses)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 
@@ -839,7 +840,8 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, prune_ops);
 	private = lappend(private,
 					  makeInteger(bms_is_member(baserel->relid, root->all_result_relids) ?
-								  root->parse->commandType : CMD_SELECT));
+									  root->parse->commandType :
+									  CMD_SELECT));
 	private = lappend(private, makeInteger(direction));
 	private = lappend(private, bounds.columns);
 	private = lappend(private, bounds.ops);

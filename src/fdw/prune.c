@@ -140,7 +140,7 @@ strata_prune_plan(PlannerInfo *root, RelOptInfo *rel, List *scan_clauses, List *
 
 	*attrs = *kinds = *ops = *exprs = NIL;
 
-	foreach(lc, scan_clauses)
+	foreach (lc, scan_clauses)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 		Node	   *clause = (Node *) rinfo->clause;

@@ -166,7 +166,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	}
 	state->storage = strata_storage_open(state->store, AccessShareLock);
 
-	foreach(lc, list_nth(plan->fdw_private, STRATA_SCAN_ATTRS))
+	foreach (lc, list_nth(plan->fdw_private, STRATA_SCAN_ATTRS))
 	{
 		AttrNumber	attnum = lfirst_int(lc);
 
@@ -260,7 +260,7 @@ start_lookup(StrataScanState *state, ExprContext *econtext)
 	state->next_element = 0;
 	state->nelements = 1;
 
-	foreach(lc, state->key_exprs)
+	foreach (lc, state->key_exprs)
 	{
 		Datum		value;
 		bool		isnull;

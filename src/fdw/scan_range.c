@@ -66,7 +66,7 @@ strata_range_start(StrataScanState *state, ExprContext *econtext)
 	ListCell   *lc;
 	int			i = 0;
 
-	foreach(lc, state->key_exprs)
+	foreach (lc, state->key_exprs)
 	{
 		bool		isnull;
 		int16		typlen;

@@ -116,7 +116,7 @@ static void put_on_tail(AppendRequest *request, Buffer tail);
 static void append_extent(AppendRequest *request);
 static AppendResult try_append_extent(AppendRequest *request, const StrataShardData *shard);
 static bool seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation);
-static void with_covering_xid(uint64 fxid, void (*action) (AppendRequest *request),
+static void with_covering_xid(uint64 fxid, void (*action)(AppendRequest *request),
 							  AppendRequest *request);
 
 /* Copy bytes to the end of the page's data; they fit. */
@@ -364,7 +364,7 @@ append_entry(AppendRequest *request)
  * whose commit would make the lost transaction's entry count.
  */
 static void
-with_covering_xid(uint64 fxid, void (*action) (AppendRequest *request), AppendRequest *request)
+with_covering_xid(uint64 fxid, void (*action)(AppendRequest *request), AppendRequest *request)
 {
 	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(fxid));
 	MemoryContext mcxt = CurrentMemoryContext;

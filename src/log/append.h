@@ -38,7 +38,7 @@ extern StrataPosition strata_log_append(StrataStore *store, Relation storage, in
  * Called after an entry was appended, or with sealed after the transaction
  * closed a generation.  Filled in by _PG_init: this layer knows no workers.
  */
-typedef void (*StrataLogAppended) (StrataStore *store, bool sealed);
+typedef void (*StrataLogAppended)(StrataStore *store, bool sealed);
 extern StrataLogAppended strata_log_appended_hook;
 
 /*

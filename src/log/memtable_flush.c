@@ -276,7 +276,7 @@ judge_links(Flush *flush)
 
 	if (IsolationIsSerializable())
 	{
-		foreach(lc, flush->links)
+		foreach (lc, flush->links)
 		{
 			const Link *link = lfirst(lc);
 
@@ -330,7 +330,7 @@ collect_keys(Flush *flush, JudgeWhich which, int *nkeys)
 	Datum	   *keyvalues;
 	ListCell   *lc;
 
-	foreach(lc, flush->links)
+	foreach (lc, flush->links)
 	{
 		const Link *link = lfirst(lc);
 
@@ -347,7 +347,7 @@ collect_keys(Flush *flush, JudgeWhich which, int *nkeys)
 	keys = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(StrataJudgeKey));
 	keyvalues = MemoryContextAllocHuge(CurrentMemoryContext, n * natts * sizeof(Datum));
 	n = 0;
-	foreach(lc, flush->links)
+	foreach (lc, flush->links)
 	{
 		const Link *link = lfirst(lc);
 
@@ -395,5 +395,6 @@ strata_memtable_raise_duplicate(StrataMemtable *memtable, const Datum *keyvalues
 			 errmsg("duplicate key value violates the key of foreign table \"%s\"",
 					memtable->relname),
 			 may_read ? errdetail("Key %s already exists.",
-								  strata_key_describe(&store->key, keyvalues)) : 0));
+								  strata_key_describe(&store->key, keyvalues)) :
+						0));
 }

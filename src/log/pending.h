@@ -99,7 +99,7 @@ extern void strata_pending_extend(StrataPending *pending, const StrataManifest *
 extern uint32 strata_pending_generations(const StrataPending *pending, int shard, uint32 after);
 
 /* Acceptance rule: does this entry count? */
-typedef bool (*StrataAccept) (const StrataPendingEntry *entry, int index, void *arg);
+typedef bool (*StrataAccept)(const StrataPendingEntry *entry, int index, void *arg);
 
 /* How key values given by a query are compared with stored ones. */
 typedef struct StrataKeyProbe

@@ -394,8 +394,8 @@ set_compare(const void *a, const void *b, void *arg)
 	StrataKeySet *set = arg;
 
 	return strata_key_compare(set->key,
-							  &set->values[(Size) *(const uint32 *) a * set->natts],
-							  &set->values[(Size) *(const uint32 *) b * set->natts]);
+							  &set->values[(Size) * (const uint32 *) a * set->natts],
+							  &set->values[(Size) * (const uint32 *) b * set->natts]);
 }
 
 void

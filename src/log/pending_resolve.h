@@ -26,7 +26,7 @@ typedef struct StrataResolve
 	Size		budget;
 } StrataResolve;
 
-typedef void (*StrataTableCallback) (StrataResolve *resolve, void *arg);
+typedef void (*StrataTableCallback)(StrataResolve *resolve, void *arg);
 
 static inline bool
 bit_get(const uint8 *bitmap, uint64 i)

@@ -83,7 +83,7 @@ extern void strata_lookup_end(StrataLookup *lookup);
  * those superseded by pending keys.  skip (may be NULL) says which base row
  * groups need not be read; it is never asked about pending rows.
  */
-typedef bool (*StrataSkipGroup) (StrataView *view, const StrataRowGroup *group, void *arg);
+typedef bool (*StrataSkipGroup)(StrataView *view, const StrataRowGroup *group, void *arg);
 typedef struct StrataScan StrataScan;
 
 extern StrataScan *strata_scan_begin(StrataView *view, const Bitmapset *needed,

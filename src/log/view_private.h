@@ -24,7 +24,7 @@
 typedef struct StrataViewPart
 {
 	dlist_node	node;
-	void		(*report) (struct StrataViewPart *part, StrataReadStats *stats);
+	void (*report)(struct StrataViewPart *part, StrataReadStats *stats);
 } StrataViewPart;
 
 typedef struct StrataViewPrivate

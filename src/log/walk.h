@@ -49,7 +49,7 @@ extern bool strata_log_walk_next(StrataLogWalk *walk, StrataLogEntry *entry);
 extern void strata_log_walk_point(StrataLogWalk *walk, StrataLogPoint *point);
 
 /* Called (if set) for each page walked over: sweep and verify mark it. */
-typedef void (*StrataLogPageCallback) (const StrataPageRef *page, const StrataLogPage *header, void *arg);
+typedef void (*StrataLogPageCallback)(const StrataPageRef *page, const StrataLogPage *header, void *arg);
 extern void strata_log_walk_on_page(StrataLogWalk *walk, StrataLogPageCallback callback, void *arg);
 extern uint64 strata_log_walk_bytes(StrataLogWalk *walk);	/* page bytes read */
 extern void strata_log_walk_end(StrataLogWalk *walk);
@@ -86,6 +86,6 @@ extern List *strata_log_generations(Relation storage, int shard,
 
 /* Totals appended to all shards so far (cheap: shard pages and tails). */
 extern void strata_log_totals(Relation storage, int nshards, uint64 *rows, uint64 *bytes,
-							  uint32 *active_generation /* [nshards] */ );
+							  uint32 *active_generation /* [nshards] */);
 
 #endif							/* STRATA_WALK_H */

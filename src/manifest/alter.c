@@ -143,7 +143,7 @@ rename_key(Follow *follow)
 	int			i = 0;
 	bool		same = list_length(follow->options->key) == follow->row.nkeys;
 
-	foreach(lc, follow->options->key)
+	foreach (lc, follow->options->key)
 	{
 		if (!same)
 			break;
@@ -161,7 +161,7 @@ shards_changed(Follow *follow)
 {
 	ListCell   *lc;
 
-	foreach(lc, GetForeignTable(follow->row.foreign_table)->options)
+	foreach (lc, GetForeignTable(follow->row.foreign_table)->options)
 	{
 		if (strcmp(lfirst_node(DefElem, lc)->defname, "shards") == 0)
 			return follow->options->shards != follow->row.shards;

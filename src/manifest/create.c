@@ -189,7 +189,7 @@ strata_resolve_key(TupleDesc desc, const StrataOptions *options, const char *rel
 	ListCell   *lc;
 	int			nkeys = 0;
 
-	foreach(lc, options->key)
+	foreach (lc, options->key)
 	{
 		const char *name = strVal(lfirst(lc));
 		AttrNumber	attnum = InvalidAttrNumber;

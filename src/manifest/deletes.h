@@ -21,7 +21,7 @@
 extern bytea *strata_deletes_encode(const uint64 *tids, uint64 ntids, uint64 *used);
 
 /* Called for each pair, in order.  Malformed bytes raise XX001. */
-typedef void (*StrataDeletesCallback) (uint32 number, uint32 row, void *arg);
+typedef void (*StrataDeletesCallback)(uint32 number, uint32 row, void *arg);
 extern void strata_deletes_decode(const bytea *bytes, uint64 ntids,
 								  StrataDeletesCallback callback, void *arg);
 

@@ -76,7 +76,7 @@ typedef struct Dropped
 	char	   *identity;
 } Dropped;
 
-typedef void (*ObjectCallback) (TupleTableSlot *slot, void *arg);
+typedef void (*ObjectCallback)(TupleTableSlot *slot, void *arg);
 
 /*
  * Call one of core's functions that list a command's objects.
@@ -156,7 +156,7 @@ is_harmless(Node *parsetree)
 		return true;
 	if (!IsA(parsetree, AlterTableStmt))
 		return false;
-	foreach(lc, ((AlterTableStmt *) parsetree)->cmds)
+	foreach (lc, ((AlterTableStmt *) parsetree)->cmds)
 	{
 		AlterTableType type = lfirst_node(AlterTableCmd, lc)->subtype;
 
@@ -222,7 +222,7 @@ check_rowtype_change(Oid relid)
 
 	if (!OidIsValid(rowtype))
 		return;
-	foreach(lc, strata_store_list())
+	foreach (lc, strata_store_list())
 	{
 		StrataStoreRow row;
 
@@ -250,7 +250,7 @@ changes_column_type(Node *parsetree)
 
 	if (!IsA(parsetree, AlterTableStmt))
 		return false;
-	foreach(lc, ((AlterTableStmt *) parsetree)->cmds)
+	foreach (lc, ((AlterTableStmt *) parsetree)->cmds)
 	{
 		if (lfirst_node(AlterTableCmd, lc)->subtype == AT_AlterColumnType)
 			return true;
@@ -279,7 +279,7 @@ follow_relation(Oid relid, bool created, bool renamed, bool retyped)
 	}
 
 	relids = find_all_inheritors(relid, NoLock, NULL);
-	foreach(lc, relids)
+	foreach (lc, relids)
 	{
 		Oid			child = lfirst_oid(lc);
 
@@ -314,7 +314,7 @@ strata_on_ddl_command_end(PG_FUNCTION_ARGS)
 	renamed = IsA(trigger->parsetree, RenameStmt);
 	retyped = changes_column_type(trigger->parsetree);
 
-	foreach(lc, relids)
+	foreach (lc, relids)
 	{
 		Oid			relid = lfirst_oid(lc);
 		char		relkind = get_rel_relkind(relid);
@@ -369,7 +369,7 @@ is_dropped(List *list, Oid relid)
 {
 	ListCell   *lc;
 
-	foreach(lc, list)
+	foreach (lc, list)
 	{
 		Dropped    *dropped = lfirst(lc);
 
@@ -430,7 +430,7 @@ strata_on_sql_drop(PG_FUNCTION_ARGS)
 	for_each_object(F_PG_EVENT_TRIGGER_DROPPED_OBJECTS, collect_dropped, &list);
 
 	/* Refuse before anything is dropped: columns, storage without its table. */
-	foreach(lc, list)
+	foreach (lc, list)
 	{
 		Dropped    *dropped = lfirst(lc);
 		Oid			ftrelid;
@@ -446,7 +446,7 @@ strata_on_sql_drop(PG_FUNCTION_ARGS)
 			refuse_drop_of_storage(dropped);
 	}
 
-	foreach(lc, list)
+	foreach (lc, list)
 	{
 		Dropped    *dropped = lfirst(lc);
 		StrataStoreRow row;
@@ -456,7 +456,7 @@ strata_on_sql_drop(PG_FUNCTION_ARGS)
 	}
 
 	/* DROP TYPE ... CASCADE is no DDL on the table that has the column. */
-	foreach(lc, followed)
+	foreach (lc, followed)
 		strata_store_follow(lfirst_oid(lc), false);
 	PG_RETURN_NULL();
 }
@@ -469,7 +469,7 @@ strata_store_drop_orphans(void)
 	ListCell   *lc;
 	int			count = 0;
 
-	foreach(lc, strata_store_list())
+	foreach (lc, strata_store_list())
 	{
 		Oid			ftrelid = lfirst_oid(lc);
 		StrataStoreRow row;

@@ -32,7 +32,7 @@ extern int	strata_store_drop_orphans(void);
  * Does the log of a store hold no entry after what the manifest says is
  * merged?  Filled in by _PG_init: this layer does not know the log.
  */
-typedef bool (*StrataLogIsEmpty) (Relation storage, int nshards,
+typedef bool (*StrataLogIsEmpty)(Relation storage, int nshards,
 								  const StrataManifest *manifest);
 extern StrataLogIsEmpty strata_log_is_empty_hook;
 

@@ -458,7 +458,7 @@ strata_manifest_get(StrataStore *store, Relation storage, Snapshot snapshot)
 	if (FullTransactionIdIsValid(meta.newest_pass) &&
 		!strata_pass_is_settled(meta.newest_pass) &&
 		TransactionIdIsCurrentTransactionId(XidFromFullTransactionId(meta.newest_pass)))
-		 /* our own: read it */ ;
+		/* our own: read it */;
 	else if (snapshot_sees(snapshot, meta.newest_pass))
 		pass = meta.newest_pass;
 	else if (snapshot_sees(snapshot, meta.committed_pass))

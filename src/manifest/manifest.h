@@ -185,7 +185,7 @@ typedef struct StrataPassRecord
 extern void strata_manifest_add_pass(StrataStore *store, const StrataPassRecord *record);
 
 /* The passes on record for a store, oldest first. */
-typedef void (*StrataPassCallback) (const StrataPassRecord *record, void *arg);
+typedef void (*StrataPassCallback)(const StrataPassRecord *record, void *arg);
 extern void strata_manifest_passes(Oid ftrelid, StrataPassCallback callback, void *arg);
 
 /*
@@ -195,8 +195,8 @@ extern void strata_manifest_passes(Oid ftrelid, StrataPassCallback callback, voi
  * number and each dictionary's extent (number and rows 0); shard_callback with each shard row
  * version.  Rows of another incarnation than the given one are passed over.
  */
-typedef void (*StrataGroupVersionCallback) (uint32 number, const StrataGroupRef *ref, void *arg);
-typedef void (*StrataShardVersionCallback) (int shard, const StrataShardState *state, void *arg);
+typedef void (*StrataGroupVersionCallback)(uint32 number, const StrataGroupRef *ref, void *arg);
+typedef void (*StrataShardVersionCallback)(int shard, const StrataShardState *state, void *arg);
 extern void strata_manifest_all_versions(Oid ftrelid, uint32 incarnation,
 										 TransactionId horizon,
 										 StrataGroupVersionCallback group_callback,
@@ -208,7 +208,7 @@ extern void strata_manifest_all_versions(Oid ftrelid, uint32 incarnation,
  * called with each (row group, row), in order within a deletes row.  Caller
  * keeps passes out.
  */
-typedef void (*StrataDeletedRowCallback) (uint32 number, uint32 row, void *arg);
+typedef void (*StrataDeletedRowCallback)(uint32 number, uint32 row, void *arg);
 extern void strata_manifest_deleted_for_all(Oid ftrelid, uint32 incarnation,
 											TransactionId horizon,
 											StrataDeletedRowCallback callback, void *arg);

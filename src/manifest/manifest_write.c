@@ -48,8 +48,7 @@ strata_manifest_add_group(StrataStore *store, uint32 incarnation, uint32 number,
 		.number = number,
 		.incarnation = incarnation,
 		.ref = *ref,
-		.zones = zones
-	};
+		.zones = zones};
 
 	strata_group_row_insert(store->ftrelid, &row);
 	STRATA_PAUSE("manifest-group-added");

@@ -168,15 +168,13 @@ static const OptionDef option_defs[] = {
 		0, 1, 1,
 	"Merges pending rows in the background.", NULL, NULL},
 	{"store", OPTION_STORE, offsetof(StrataOptions, store), 0, 0, 0, NULL, NULL, NULL},
-	{"layer", OPTION_LAYER, offsetof(StrataOptions, layer), 0, 0, 0, NULL, NULL, NULL}
-};
+	{"layer", OPTION_LAYER, offsetof(StrataOptions, layer), 0, 0, 0, NULL, NULL, NULL}};
 
 static const struct config_enum_entry on_duplicate_values[] = {
 	{"replace", STRATA_ON_DUPLICATE_REPLACE, false},
 	{"error", STRATA_ON_DUPLICATE_ERROR, false},
 	{"ignore", STRATA_ON_DUPLICATE_IGNORE, false},
-	{NULL, 0, false}
-};
+	{NULL, 0, false}};
 
 /* Values of the other GUCs that are defaults, by position in option_defs. */
 static union
@@ -302,7 +300,8 @@ parse_number(const OptionDef *def, DefElem *elem)
 						defGetString(elem), elem->defname),
 				 errdetail("It must be between %.0f and %.0f%s.", def->min, def->max,
 						   unit == GUC_UNIT_BYTE ? " bytes" :
-						   unit == GUC_UNIT_S ? " seconds" : "")));
+						   unit == GUC_UNIT_S    ? " seconds" :
+												   "")));
 	return value;
 }
 
@@ -316,7 +315,7 @@ parse_key(DefElem *elem)
 
 	if (!SplitIdentifierString(pstrdup(defGetString(elem)), ',', &names) || names == NIL)
 		invalid_value(elem, "It must be a list of column names separated by commas.", NULL);
-	foreach(lc, names)
+	foreach (lc, names)
 	{
 		String	   *name = makeString(lfirst(lc));
 
@@ -449,7 +448,7 @@ strata_options_parse(List *defelems)
 	for (int i = 0; i < (int) lengthof(option_defs); i++)
 		set_default(options, i);
 
-	foreach(lc, defelems)
+	foreach (lc, defelems)
 	{
 		DefElem    *elem = lfirst_node(DefElem, lc);
 		const OptionDef *def = find_option(elem->defname);

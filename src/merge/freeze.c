@@ -137,7 +137,8 @@ freeze_entry(Freeze *freeze, const StrataLogEntry *entry)
 			freeze->page = entry->page;
 			freeze->offset[freeze->nentries] = entry->position.offset;
 			freeze->flag[freeze->nentries] = outcome == STRATA_XID_COMMITTED ?
-				STRATA_ENTRY_FROZEN_COMMITTED : STRATA_ENTRY_FROZEN_ABORTED;
+												 STRATA_ENTRY_FROZEN_COMMITTED :
+												 STRATA_ENTRY_FROZEN_ABORTED;
 			freeze->nentries++;
 			return;
 		}

@@ -308,8 +308,7 @@ pass_fold_entry(StrataPass *pass, int index, const StrataPendingEntry *entry)
 		if (row < entry->rows)
 		{
 			strata_pending_reader_row(pass->reader, index, row, pass->values, pass->isnull);
-			strata_output_add(&pass->output, pass->values, pass->isnull, keyed ?
-							  strata_pending_reader_hash(pass->reader, index, row) : 0);
+			strata_output_add(&pass->output, pass->values, pass->isnull, keyed ? strata_pending_reader_hash(pass->reader, index, row) : 0);
 			pass->winners++;
 		}
 		else if (pass->supersede != NULL)

@@ -30,12 +30,12 @@ typedef struct StrataStorageHooks
 	 * its table (amcheck's heapallindexed): the rows that snapshot sees, of
 	 * which the index must have each; sweep removes TIDs of others.
 	 */
-	double		(*index_build) (Relation storage, Relation index,
+	double (*index_build)(Relation storage, Relation index,
 								IndexInfo *index_info, Snapshot snapshot,
 								IndexBuildCallback callback, void *state);
 
 	/* Freeze what can be frozen, vac_update_relstats.  Never assigns an xid. */
-	void		(*vacuum) (Relation storage, VacuumParams *params,
+	void (*vacuum)(Relation storage, VacuumParams *params,
 						   BufferAccessStrategy strategy);
 } StrataStorageHooks;
 

@@ -208,7 +208,7 @@ strata_health_info(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	check_server(rsinfo);
-	foreach(lc, strata_store_list())
+	foreach (lc, strata_store_list())
 	{
 		Oid			ftrelid = lfirst_oid(lc);
 		HealthLook	look = {rsinfo, ftrelid, strata_store_storage(ftrelid)};

@@ -138,7 +138,7 @@ refresh_databases(void)
 		Oid			oid = pg_atomic_read_u32(&database->oid);
 		bool		found = false;
 
-		foreach(lc, rows)
+		foreach (lc, rows)
 		{
 			DatabaseRow *row = (DatabaseRow *) lfirst(lc);
 
@@ -149,7 +149,7 @@ refresh_databases(void)
 			pg_atomic_write_u32(&database->oid, InvalidOid);
 	}
 
-	foreach(lc, rows)
+	foreach (lc, rows)
 	{
 		DatabaseRow *row = (DatabaseRow *) lfirst(lc);
 		StrataSharedDatabase *place;

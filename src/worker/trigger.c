@@ -117,7 +117,7 @@ before_commit(void)
 	ListCell   *lc;
 	bool		reached = false;
 
-	foreach(lc, sealed_stores)
+	foreach (lc, sealed_stores)
 	{
 		if (count_reached(lfirst_oid(lc)))
 		{

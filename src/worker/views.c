@@ -247,7 +247,7 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 	ListCell   *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
-	foreach(lc, strata_store_list())
+	foreach (lc, strata_store_list())
 	{
 		Oid			ftrelid = lfirst_oid(lc);
 		StrataSharedStore known = {0};

@@ -506,7 +506,7 @@ list_stores(bool *missing)
 		bool		orphans = false;
 
 		stores = strata_store_list();
-		foreach(lc, stores)
+		foreach (lc, stores)
 		{
 			if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(lfirst_oid(lc))))
 				orphans = true;
@@ -682,7 +682,7 @@ work_round(void)
 	if (worker.database != NULL)
 		pg_atomic_write_u32(&worker.database->refused, 0);
 
-	foreach(lc, stores)
+	foreach (lc, stores)
 	{
 		if (must_leave())
 			return false;
@@ -692,7 +692,7 @@ work_round(void)
 	list_sort(due, compare_debts);
 	if (list_length(due) > 1 && worker.database != NULL && strata_max_workers > 1)
 		strata_shared_visit(worker.database, GetCurrentTimestamp());
-	foreach(lc, due)
+	foreach (lc, due)
 	{
 		if (must_leave())
 			return false;
