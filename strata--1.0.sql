@@ -173,7 +173,7 @@ CREATE FUNCTION strata.seal(
     OUT shard int,
     OUT generation bigint)
 RETURNS SETOF record
-    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'strata_seal';
+    LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'strata_seal';
 COMMENT ON FUNCTION strata.seal(regclass) IS
     'close the active generation of each shard; a row for each that was open';
 
@@ -185,7 +185,7 @@ CREATE FUNCTION strata.sweep(
     OUT blocks_truncated bigint,
     OUT index_tids_removed bigint)
 RETURNS record
-    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_sweep_table';
+    LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_sweep_table';
 COMMENT ON FUNCTION strata.sweep(regclass) IS
     'make space that nothing refers to available for reuse';
 
@@ -212,17 +212,17 @@ CREATE FUNCTION strata.verify(
     OUT object text,
     OUT problem text)
 RETURNS SETOF record
-    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_verify';
+    LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_verify';
 COMMENT ON FUNCTION strata.verify(regclass, boolean) IS
     'check everything stored for a table; a row for each fault; swept: unreferenced blocks are faults';
 
 CREATE FUNCTION strata.create_key_index(relation regclass) RETURNS boolean
-    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_create_key_index';
+    LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_create_key_index';
 COMMENT ON FUNCTION strata.create_key_index(regclass) IS
     'build the key index if there is no usable one; true if it was built';
 
 CREATE FUNCTION strata.drop_key_index(relation regclass) RETURNS boolean
-    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_drop_key_index';
+    LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_drop_key_index';
 COMMENT ON FUNCTION strata.drop_key_index(regclass) IS
     'drop the key index; true if there was one';
 

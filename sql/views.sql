@@ -88,7 +88,25 @@ SELECT count(*) FROM strata.row_groups WHERE store = 't'::regclass;
 SELECT count(*) FROM strata.merges WHERE store = 't'::regclass;
 SELECT * FROM strata.store;
 SELECT * FROM strata.row_group;
+-- a table over one layer tells nothing more of its store, sizes included
 RESET ROLE;
+CREATE FOREIGN TABLE t_wal (id int) SERVER strata OPTIONS (store 't', layer 'wal');
+GRANT SELECT ON t_wal TO strata_views_stranger;
+SET ROLE strata_views_stranger;
+SELECT count(*) FROM t_wal;
+EXPLAIN (COSTS OFF) SELECT * FROM t_wal;
+RESET ROLE;
+DROP FOREIGN TABLE t_wal;
+
+-- no table
+SELECT generations_merged FROM strata.merge(NULL);
+CALL strata.drain(NULL);
+SELECT * FROM strata.seal(NULL);
+SELECT * FROM strata.sweep(NULL);
+SELECT * FROM strata.verify(NULL);
+SELECT strata.create_key_index(NULL);
+SELECT strata.drop_key_index(NULL);
+SELECT strata.has_key_index(NULL) IS NULL, strata.relation_size(NULL) IS NULL;
 
 -- dropped
 DROP FOREIGN TABLE keyless;

@@ -123,8 +123,10 @@ typedef RelFileLocator StrataFileId;
 #if PG_VERSION_NUM < 160000
 #define strata_scan_role(plan, estate) \
 	(exec_rt_fetch((plan)->scan.scanrelid, estate)->checkAsUser)
+#define strata_plan_role(root, rel)	(planner_rt_fetch((rel)->relid, root)->checkAsUser)
 #else
 #define strata_scan_role(plan, estate)	((plan)->checkAsUser)
+#define strata_plan_role(root, rel)		((rel)->userid)
 #endif
 
 #if PG_VERSION_NUM < 180000

@@ -52,6 +52,7 @@
 #include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -162,6 +163,30 @@ strata_keyindex_order_known(Relation storage)
 			return false;
 	}
 	return true;
+}
+
+int64
+strata_keyindex_total_size(Relation storage)
+{
+	int64		size = DatumGetInt64(DirectFunctionCall1(pg_table_size,
+														 ObjectIdGetDatum(RelationGetRelid(storage))));
+	ListCell   *lc;
+
+	foreach (lc, RelationGetIndexList(storage))
+	{
+		Oid			index = lfirst_oid(lc);
+		Datum		index_size;
+
+		if (!ConditionalLockRelationOid(index, AccessShareLock))
+			continue;
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(index)))
+		{
+			index_size = DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(index));
+			size += DatumGetInt64(index_size);
+		}
+		UnlockRelationOid(index, AccessShareLock);
+	}
+	return size;
 }
 
 /* ---- probing ---- */

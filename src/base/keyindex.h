@@ -120,6 +120,12 @@ extern bool strata_keyindex_ensure(StrataStore *store, Relation storage);
 /* Drop all key indexes; caller holds AccessExclusiveLock on the storage. */
 extern bool strata_keyindex_drop(StrataStore *store, Relation storage);
 
+/*
+ * Bytes on disk of a storage relation, all forks, and of its indexes.  Waits
+ * for nobody: an index that is being dropped or rebuilt is left out.
+ */
+extern int64 strata_keyindex_total_size(Relation storage);
+
 /* StrataStorageHooks.index_build */
 extern double strata_keyindex_build_scan(Relation storage, Relation index,
 										 struct IndexInfo *index_info, Snapshot snapshot,

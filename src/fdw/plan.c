@@ -34,6 +34,7 @@
 #include "catalog/pg_statistic.h"
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -297,7 +298,14 @@ strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 		info->key = store->key;
 	}
 	else
-		store = strata_store_open(strata_layer_store(foreigntableid, options));
+	{
+		Oid			layer_store = strata_layer_store(foreigntableid, options);
+		Oid			role = strata_plan_role(root, baserel);
+
+		/* EXPLAIN tells how many rows there are, to no one else. */
+		strata_layer_check_rights(layer_store, OidIsValid(role) ? role : GetUserId());
+		store = strata_store_open(layer_store);
+	}
 	get_store_size(info, store);
 	strata_store_close(store);
 

@@ -261,15 +261,6 @@ strata_entry_fill_extent(StrataExtentEntry *entry, FullTransactionId fxid, Comma
 }
 
 StrataEntryHeader *
-strata_entry_encode_extent(FullTransactionId fxid, CommandId cid, const StrataExtent *extent)
-{
-	StrataExtentEntry *entry = palloc(sizeof(StrataExtentEntry));
-
-	strata_entry_fill_extent(entry, fxid, cid, extent);
-	return &entry->header;
-}
-
-StrataEntryHeader *
 strata_entry_encode_group(FullTransactionId fxid, CommandId cid, uint16 natts,
 						  const StrataGroupRef *ref)
 {

@@ -129,9 +129,7 @@ typedef struct StrataLogRow
 extern StrataEntryHeader *strata_entry_encode_rows(const StrataStore *store,
 												   FullTransactionId fxid, CommandId cid,
 												   const StrataLogRow *rows, int nrows);
-extern StrataEntryHeader *strata_entry_encode_extent(FullTransactionId fxid, CommandId cid,
-													 const StrataExtent *extent);
-/* The same into given memory, for use under page locks. */
+/* An EXTENT entry into given memory, for use under page locks. */
 extern void strata_entry_fill_extent(StrataExtentEntry *entry, FullTransactionId fxid,
 									 CommandId cid, const StrataExtent *extent);
 extern StrataEntryHeader *strata_entry_encode_group(FullTransactionId fxid, CommandId cid,

@@ -60,8 +60,6 @@ typedef struct StrataPending StrataPending;
 /* Entry index of a shard's later entries is always greater. */
 extern int	strata_pending_nentries(const StrataPending *pending);
 extern const StrataPendingEntry *strata_pending_entry(const StrataPending *pending, int entry);
-extern Size strata_pending_memory(const StrataPending *pending);
-extern uint64 strata_pending_nkeys(const StrataPending *pending);
 extern uint64 strata_pending_bytes_read(const StrataPending *pending);
 
 /*

@@ -671,18 +671,6 @@ strata_pending_entry(const StrataPending *pending, int entry)
 	return &pending->log->entries[entry];
 }
 
-Size
-strata_pending_memory(const StrataPending *pending)
-{
-	return log_memory(pending->log);
-}
-
-uint64
-strata_pending_nkeys(const StrataPending *pending)
-{
-	return pending->log->nkeys;
-}
-
 uint64
 strata_pending_bytes_read(const StrataPending *pending)
 {

@@ -448,33 +448,6 @@ strata_decode_deletes(Relation rel, HeapTuple tuple, StrataDeletesRow *row)
 	row->tids = DatumGetByteaP(values[DELETES_TIDS]);
 }
 
-void
-strata_decode_pass(Relation rel, HeapTuple tuple, StrataPassRecord *record)
-{
-	Datum		values[PASS_NATTS];
-	bool		isnull[PASS_NATTS];
-
-	deform(STRATA_TABLE_PASS, rel, tuple, values, isnull, -1);
-	record->what = TextDatumGetCString(values[PASS_WHAT]);
-	record->generations_merged = DatumGetInt64(values[PASS_GENERATIONS_MERGED]);
-	record->generations_left = DatumGetInt64(values[PASS_GENERATIONS_LEFT]);
-	record->rows_read = DatumGetInt64(values[PASS_ROWS_READ]);
-	record->rows_inserted = DatumGetInt64(values[PASS_ROWS_INSERTED]);
-	record->rows_replaced = DatumGetInt64(values[PASS_ROWS_REPLACED]);
-	record->rows_deleted = DatumGetInt64(values[PASS_ROWS_DELETED]);
-	record->rows_aborted = DatumGetInt64(values[PASS_ROWS_ABORTED]);
-	record->row_groups_written = DatumGetInt64(values[PASS_ROW_GROUPS_WRITTEN]);
-	record->row_groups_adopted = DatumGetInt64(values[PASS_ROW_GROUPS_ADOPTED]);
-	record->index_probes = DatumGetInt64(values[PASS_INDEX_PROBES]);
-	record->index_built = DatumGetBool(values[PASS_INDEX_BUILT]);
-	record->base_bytes_read = DatumGetInt64(values[PASS_BASE_BYTES_READ]);
-	record->bytes_read = DatumGetInt64(values[PASS_BYTES_READ]);
-	record->bytes_written = DatumGetInt64(values[PASS_BYTES_WRITTEN]);
-	record->peak_memory = DatumGetInt64(values[PASS_PEAK_MEMORY]);
-	record->started = DatumGetTimestampTz(values[PASS_STARTED]);
-	record->ended = DatumGetTimestampTz(values[PASS_ENDED]);
-}
-
 int64
 strata_decode_pass_id(Relation rel, HeapTuple tuple)
 {

@@ -119,7 +119,6 @@ extern void strata_decode_shard(Relation rel, HeapTuple tuple, StrataShardRow *r
 extern void strata_decode_group(Relation rel, HeapTuple tuple, StrataGroupRow *row);
 extern void strata_decode_dictionary(Relation rel, HeapTuple tuple, StrataDictionaryRow *row);
 extern void strata_decode_deletes(Relation rel, HeapTuple tuple, StrataDeletesRow *row);
-extern void strata_decode_pass(Relation rel, HeapTuple tuple, StrataPassRecord *record);
 extern int64 strata_decode_pass_id(Relation rel, HeapTuple tuple);
 extern void strata_table_corrupted(StrataTable table, const char *what) pg_attribute_noreturn();
 

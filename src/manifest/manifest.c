@@ -547,20 +547,3 @@ strata_manifest_shards(StrataStore *store, uint32 incarnation, StrataShardState 
 {
 	return read_shards(store->ftrelid, NULL, incarnation, store->nshards, shards) == store->nshards;
 }
-
-void
-strata_manifest_estimate(StrataStore *store, Relation storage, double *rows,
-						 double *raw_bytes, double *stored_bytes, double *groups)
-{
-	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : GetLatestSnapshot();
-	StrataManifest *manifest;
-
-	snapshot = RegisterSnapshot(snapshot);
-	manifest = strata_manifest_get(store, storage, snapshot);
-	*rows = (double) manifest->live_rows;
-	*raw_bytes = (double) manifest->raw_bytes;
-	*stored_bytes = (double) manifest->stored_bytes;
-	*groups = manifest->ngroups;
-	strata_manifest_release(manifest);
-	UnregisterSnapshot(snapshot);
-}

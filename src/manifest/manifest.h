@@ -107,11 +107,6 @@ strata_row_deleted(const StrataRowGroup *group, uint32 row)
 extern bool strata_manifest_shards(StrataStore *store, uint32 incarnation,
 								   StrataShardState *shards);
 
-/* Estimates for the planner: newest manifest known, no snapshot needed. */
-extern void strata_manifest_estimate(StrataStore *store, Relation storage,
-									 double *rows, double *raw_bytes,
-									 double *stored_bytes, double *groups);
-
 /* ---- dictionaries ---- */
 
 /*
@@ -183,10 +178,6 @@ typedef struct StrataPassRecord
 } StrataPassRecord;
 
 extern void strata_manifest_add_pass(StrataStore *store, const StrataPassRecord *record);
-
-/* The passes on record for a store, oldest first. */
-typedef void (*StrataPassCallback)(const StrataPassRecord *record, void *arg);
-extern void strata_manifest_passes(Oid ftrelid, StrataPassCallback callback, void *arg);
 
 /*
  * For sweep, freeze and index build: every manifest version of the store that

@@ -170,23 +170,6 @@ strata_manifest_add_pass(StrataStore *store, const StrataPassRecord *record)
 	strata_pass_row_insert(store->ftrelid, id, record);
 }
 
-void
-strata_manifest_passes(Oid ftrelid, StrataPassCallback callback, void *arg)
-{
-	StrataTableScan scan;
-	HeapTuple	tuple;
-
-	strata_table_scan_begin(&scan, STRATA_TABLE_PASS, AccessShareLock, ftrelid, NULL);
-	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
-	{
-		StrataPassRecord record;
-
-		strata_decode_pass(scan.rel, tuple, &record);
-		callback(&record, arg);
-	}
-	strata_table_scan_end(&scan);
-}
-
 /*
  * The file is new and so is its incarnation.  shards say from which generation
  * and totals on rows are pending.

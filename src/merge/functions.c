@@ -82,6 +82,17 @@ functions_result_row(FunctionCallInfo fcinfo, Datum *values, int ncolumns)
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, isnull));
 }
 
+/* The table of a function that does something with one: 22004 for null. */
+Oid
+strata_table_argument(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table must not be null")));
+	return PG_GETARG_OID(0);
+}
+
 /*
  * strata.merge(regclass, max_generations int, max_bytes bigint): one pass.
  * NULL caps stand for the table's options.
@@ -94,11 +105,7 @@ strata_merge(PG_FUNCTION_ARGS)
 	StrataPassRecord record;
 	Datum		values[MERGE_NCOLUMNS];
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table must not be null")));
-	relid = PG_GETARG_OID(0);
+	relid = strata_table_argument(fcinfo);
 	if (!PG_ARGISNULL(1))
 	{
 		request.max_generations = PG_GETARG_INT32(1);
@@ -191,7 +198,7 @@ strata_seal(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
-	nshards = functions_seal(PG_GETARG_OID(0), sealed);
+	nshards = functions_seal(strata_table_argument(fcinfo), sealed);
 	for (int shard = 0; shard < nshards; shard++)
 	{
 		Datum		values[2];
@@ -236,7 +243,7 @@ functions_sealed_through(Oid relid, uint32 *through)
 Datum
 strata_drain(PG_FUNCTION_ARGS)
 {
-	Oid			relid = PG_GETARG_OID(0);
+	Oid			relid = strata_table_argument(fcinfo);
 	uint32		through[STRATA_MAX_SHARDS];
 	StrataPassRequest request = {.max_generations = -1, .max_bytes = -1, .through = through};
 	char	   *name;
@@ -316,7 +323,7 @@ strata_drain(PG_FUNCTION_ARGS)
 Datum
 strata_sweep_table(PG_FUNCTION_ARGS)
 {
-	Oid			relid = PG_GETARG_OID(0);
+	Oid			relid = strata_table_argument(fcinfo);
 	StrataSweepResult result;
 	Datum		values[5];
 
@@ -344,11 +351,7 @@ strata_compact(PG_FUNCTION_ARGS)
 	StrataCompactResult result;
 	Datum		values[9];
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table must not be null")));
-	relid = PG_GETARG_OID(0);
+	relid = strata_table_argument(fcinfo);
 	if (!PG_ARGISNULL(1))
 	{
 		max_bytes = PG_GETARG_INT64(1);
@@ -393,7 +396,7 @@ functions_require_key(StrataStore *store)
 Datum
 strata_create_key_index(PG_FUNCTION_ARGS)
 {
-	Oid			relid = PG_GETARG_OID(0);
+	Oid			relid = strata_table_argument(fcinfo);
 	StrataStore *store;
 	Relation	storage;
 	bool		built;
@@ -418,7 +421,7 @@ strata_create_key_index(PG_FUNCTION_ARGS)
 Datum
 strata_drop_key_index(PG_FUNCTION_ARGS)
 {
-	Oid			relid = PG_GETARG_OID(0);
+	Oid			relid = strata_table_argument(fcinfo);
 	StrataStore *store;
 	Relation	storage;
 	bool		dropped;
@@ -469,8 +472,7 @@ strata_relation_size(PG_FUNCTION_ARGS)
 
 	strata_check_table_argument(relid, false, AccessShareLock);
 	storage = functions_open_storage(relid, AccessShareLock, &store);
-	size = DirectFunctionCall1(pg_total_relation_size,
-							   ObjectIdGetDatum(RelationGetRelid(storage)));
+	size = Int64GetDatum(strata_keyindex_total_size(storage));
 	table_close(storage, AccessShareLock);
 	strata_store_close(store);
 	PG_RETURN_DATUM(size);

@@ -316,7 +316,7 @@ stores_row(InspectStore *store, ReturnSetInfo *rsinfo)
 	values[STORES_ROW_GROUPS] = Int64GetDatum(manifest->ngroups);
 	values[STORES_BASE_BYTES] = Int64GetDatum((int64) manifest->stored_bytes);
 	values[STORES_RELATION_BYTES] =
-		DirectFunctionCall1(pg_total_relation_size, ObjectIdGetDatum(store->storage_oid));
+		Int64GetDatum(strata_keyindex_total_size(store->storage));
 	values[STORES_KEY_INDEX] =
 		BoolGetDatum(store->store->key.natts > 0 &&
 					 OidIsValid(strata_keyindex_find(store->storage, &present)));

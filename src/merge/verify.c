@@ -607,7 +607,7 @@ verify_store(StrataVerify *verify)
 Datum
 strata_verify(PG_FUNCTION_ARGS)
 {
-	Oid			relid = PG_GETARG_OID(0);
+	Oid			relid = strata_table_argument(fcinfo);
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	StrataVerify verify = {0};
 	MemoryContext mcxt;
@@ -616,7 +616,7 @@ strata_verify(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	verify.result = rsinfo->setResult;
 	verify.desc = rsinfo->setDesc;
-	verify.swept = PG_NARGS() > 1 && PG_GETARG_BOOL(1);
+	verify.swept = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 
 	strata_check_table_argument(relid, true, AccessShareLock);
 	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata verify",
