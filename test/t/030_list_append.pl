@@ -44,8 +44,9 @@ BEGIN
     END IF;
     IF op = 'l' THEN
       SELECT t.list INTO seen FROM t WHERE id = k FOR UPDATE;
-      UPDATE t SET list = t.list || txn WHERE id = k;
+      -- (a row that comes between the two was not locked, and not seen)
       CONTINUE WHEN NOT FOUND;
+      UPDATE t SET list = t.list || txn WHERE id = k;
       seen := seen || txn;
     ELSIF op = 'r' THEN
       SELECT t.list INTO seen FROM t WHERE id = k;
