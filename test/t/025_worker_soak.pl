@@ -1,7 +1,8 @@
 # Eight writers, four readers that compare with the heap twin under one snapshot,
 # workers with every kind of upkeep, and DDL on other stores (P48, L9, L30, L37,
 # L47): no difference, no deadlock, no error.  Then steady upserts of the same
-# keys: the relation's size levels off, and comes back when they end.
+# keys: the relation's size levels off, and comes back with compaction and
+# sweep.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
