@@ -146,13 +146,17 @@ pause_clear($node, 'storage-run-before-record');
 is(finish($load), '', 'record of a load: the load goes on');
 is(finish($checkpoint), '', 'record of a load: so does the checkpoint');
 
-# The entry of somebody who found the old tail unlocked would be overwritten.
+# The entry of somebody who knew the tail and found it unlocked would be
+# overwritten.
 sql("CREATE FOREIGN TABLE l (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off')");
 sql('INSERT INTO l ' . noisy_rows(1, 2));
+pause_arm($node, 'log-append-tail-known', 'hold');
+$writer = start("INSERT INTO l VALUES (100, 'small')");
+pause_wait($node, 'log-append-tail-known');
 pause_arm($node, 'log-link-before-record', 'hold');
 $load = start('INSERT INTO l ' . noisy_rows(3, 8));
 pause_wait($node, 'log-link-before-record');
-$writer = start("INSERT INTO l VALUES (100, 'small')");
+pause_clear($node, 'log-append-tail-known');
 ok(eventually(sub { sql("$waits AND backend_type = 'client backend'") > 0 || !running($writer) }),
 	'record of a link: the other writer is on its way');
 ok(running($writer), 'record of a link: it waits for the tail');
