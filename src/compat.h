@@ -119,6 +119,25 @@ typedef RelFileLocator StrataFileId;
 	create_foreignscan_path(root, rel, NULL, rows, 0, startup, total, pathkeys, outer, NULL, NIL, private)
 #endif
 
+/* A path that computes the rows of an upper relation. */
+#if PG_VERSION_NUM < 170000
+#define strata_foreign_upper_path(root, rel, target, rows, startup, total, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, NIL, NULL, private)
+#elif PG_VERSION_NUM < 180000
+#define strata_foreign_upper_path(root, rel, target, rows, startup, total, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, NIL, NULL, NIL, private)
+#else
+#define strata_foreign_upper_path(root, rel, target, rows, startup, total, private) \
+	create_foreign_upper_path(root, rel, target, rows, 0, startup, total, NIL, NULL, NIL, private)
+#endif
+
+/* The range table indexes of the relations that a foreign scan stands for. */
+#if PG_VERSION_NUM < 160000
+#define strata_scan_relids(plan)	((plan)->fs_relids)
+#else
+#define strata_scan_relids(plan)	((plan)->fs_base_relids)
+#endif
+
 /* The role a scan's rights are checked for, InvalidOid: the current one. */
 #if PG_VERSION_NUM < 160000
 #define strata_scan_role(plan, estate) \

@@ -25,6 +25,12 @@ extern ForeignScan *strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel,
 										 Oid foreigntableid, ForeignPath *best_path,
 										 List *tlist, List *scan_clauses, Plan *outer_plan);
 
+/* count.c */
+extern void strataGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage,
+									   RelOptInfo *input_rel, RelOptInfo *output_rel,
+									   void *extra);
+extern bool strataRecheckForeignScan(ForeignScanState *node, TupleTableSlot *slot);
+
 /* scan_exec.c */
 extern void strataBeginForeignScan(ForeignScanState *node, int eflags);
 extern TupleTableSlot *strataIterateForeignScan(ForeignScanState *node);

@@ -48,6 +48,8 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_RANGE_OPS,
 	/* IntList: their attribute numbers */
 	STRATA_SCAN_RANGE_ATTRS,
+	/* Integer: table whose rows are counted, 0: rows are returned */
+	STRATA_SCAN_COUNT_OF,
 	STRATA_SCAN_PRIVATE_LENGTH
 } StrataScanPrivate;
 
@@ -141,6 +143,9 @@ typedef struct StrataScanState
 	StrataScan *scan;
 	StrataPrune *prune;			/* NULL: nothing to skip by */
 
+	/* count */
+	bool		is_count;
+
 	/* key lookup */
 	bool		is_lookup;
 	StrataLookup *lookup;
@@ -172,6 +177,10 @@ typedef struct StrataScanState
 	MemoryContext mcxt;			/* the state's own */
 	MemoryContext restart_mcxt; /* values of lookup and prune clauses */
 } StrataScanState;
+
+/* count.c; state->view is there */
+extern ForeignScan *strata_count_plan(ForeignPath *path, List *tlist);
+extern void strata_count_next(StrataScanState *state, TupleTableSlot *slot);
 
 /* scan_range.c */
 extern void strata_range_begin(StrataScanState *state, List *private, List *exprs,

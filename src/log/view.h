@@ -97,6 +97,12 @@ extern bool strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, Item
 extern void strata_scan_end(StrataScan *scan);
 
 /*
+ * How many rows a scan returns, found out without visiting them; called
+ * instead of strata_scan_next.  Not of a scan that several processes share.
+ */
+extern uint64 strata_scan_count(StrataScan *scan);
+
+/*
  * A scan that several processes share: one of them reads the pending part,
  * each row group is read by one.  In shared memory; all views must be of the
  * same snapshot.
