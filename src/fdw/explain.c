@@ -79,11 +79,8 @@ strataExplainForeignScan(ForeignScanState *node, ExplainState *es)
 
 	if (es->analyze && state != NULL)
 	{
-		StrataReadStats stats = {0};
+		StrataReadStats stats = strata_scan_stats(state);
 
-		/* no view: nothing was fetched */
-		if (state->view != NULL)
-			stats = *strata_view_stats(state->view);
 		ExplainPropertyUInteger("Generations Visited", NULL, stats.generations, es);
 		ExplainPropertyUInteger("Row Groups Read", NULL, stats.groups_read, es);
 		ExplainPropertyUInteger("Row Groups Skipped", NULL, stats.groups_skipped, es);

@@ -37,6 +37,7 @@ extern TupleTableSlot *strataIterateForeignScan(ForeignScanState *node);
 extern void strataReScanForeignScan(ForeignScanState *node);
 extern void strataEndForeignScan(ForeignScanState *node);
 
+/* scan_parallel.c */
 extern bool strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel,
 											RangeTblEntry *rte);
 extern Size strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt);
@@ -46,6 +47,9 @@ extern void strataReInitializeDSMForeignScan(ForeignScanState *node, ParallelCon
 											 void *coordinate);
 extern void strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc,
 											  void *coordinate);
+extern void strataShutdownForeignScan(ForeignScanState *node);
+
+/* scan_exec.c, locking rows */
 extern RowMarkType strataGetForeignRowMarkType(RangeTblEntry *rte, LockClauseStrength strength);
 extern void strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
 									TupleTableSlot *slot, bool *updated);

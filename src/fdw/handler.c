@@ -44,6 +44,7 @@ strata_handler(PG_FUNCTION_ARGS)
 	routine->InitializeDSMForeignScan = strataInitializeDSMForeignScan;
 	routine->ReInitializeDSMForeignScan = strataReInitializeDSMForeignScan;
 	routine->InitializeWorkerForeignScan = strataInitializeWorkerForeignScan;
+	routine->ShutdownForeignScan = strataShutdownForeignScan;
 
 	/* changing */
 	routine->PlanForeignModify = strataPlanForeignModify;

@@ -348,8 +348,8 @@ start_scan(StrataScanState *state, ExprContext *econtext)
 										state->prune ? strata_prune_skip : NULL, state->prune);
 	else
 		state->scan = strata_scan_begin_layer(state->view, state->needed, state->layer);
-	if (state->shared != NULL)
-		strata_scan_share(state->scan, state->shared);
+	if (state->parallel != NULL)
+		strata_scan_share(state->scan, &state->parallel->scan);
 	MemoryContextSwitchTo(oldcxt);
 }
 
@@ -645,6 +645,11 @@ strataIterateForeignScan(ForeignScanState *node)
 			found = next_scanned(state, slot, &tid);
 		if (!found)
 			break;
+		if (unlikely(state->slot != NULL) && state->view->stats.groups_read != state->told)
+		{
+			state->told = state->view->stats.groups_read;
+			strata_scan_tell(state);
+		}
 
 		ExecStoreVirtualTuple(slot);
 		slot->tts_tid = tid;
@@ -677,49 +682,6 @@ strataReScanForeignScan(ForeignScanState *node)
 	state->scan = NULL;
 	MemoryContextReset(state->restart_mcxt);
 	state->started = false;
-}
-
-/* ---- parallel scans ---- */
-
-/*
- * Memtables are the leader's: it has flushed them when its scan began, before
- * any worker started.  A worker makes a view of its own, of the same snapshot.
- */
-bool
-strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
-{
-	return true;
-}
-
-Size
-strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt)
-{
-	return sizeof(StrataSharedScan);
-}
-
-void
-strataInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt, void *coordinate)
-{
-	StrataSharedScan *shared = (StrataSharedScan *) coordinate;
-
-	pg_atomic_init_u32(&shared->pending, 0);
-	pg_atomic_init_u32(&shared->groups, 0);
-	((StrataScanState *) node->fdw_state)->shared = shared;
-}
-
-void
-strataReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt, void *coordinate)
-{
-	StrataSharedScan *shared = (StrataSharedScan *) coordinate;
-
-	pg_atomic_write_u32(&shared->pending, 0);
-	pg_atomic_write_u32(&shared->groups, 0);
-}
-
-void
-strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *coordinate)
-{
-	((StrataScanState *) node->fdw_state)->shared = (StrataSharedScan *) coordinate;
 }
 
 void
