@@ -13,8 +13,9 @@
  * count(key column) is the same number, a key being never null, and so is
  * count of a constant.
  *
- * EvalPlanQual runs a node that stands for no single row by its recheck
- * function, which therefore counts, too.
+ * In a recheck (EvalPlanQual) a node that stands for no single relation may be
+ * run by its recheck function instead; older minor releases do so even below
+ * a subplan.  Therefore that function counts, too.
  *
  * IDENTIFICATION
  *	  src/fdw/count.c

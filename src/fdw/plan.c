@@ -67,29 +67,18 @@ get_store_size(StrataPlanInfo *info, StrataStore *store)
 	Relation	storage = strata_storage_open(store, AccessShareLock);
 	uint64		rows;
 	uint64		bytes;
-	uint64		merged_rows = 0;
-	uint64		merged_bytes = 0;
 	uint32		active[STRATA_MAX_SHARDS];
-	StrataManifest *manifest;
+	StrataManifestTotals totals;
 
-	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
-	info->base_rows = manifest->live_rows;
-	info->base_raw = manifest->raw_bytes;
-	info->base_stored = manifest->stored_bytes;
-	info->ngroups = manifest->ngroups;
-	if (manifest->merged)
-	{
-		for (int shard = 0; shard < manifest->nshards; shard++)
-		{
-			merged_rows += manifest->shards[shard].rows;
-			merged_bytes += manifest->shards[shard].bytes;
-		}
-	}
-	strata_manifest_release(manifest);
+	strata_manifest_totals(store, storage, GetActiveSnapshot(), &totals);
+	info->base_rows = totals.live_rows;
+	info->base_raw = totals.raw_bytes;
+	info->base_stored = totals.stored_bytes;
+	info->ngroups = totals.groups;
 
 	strata_log_totals(storage, store->nshards, &rows, &bytes, active);
-	info->pending_rows = rows > merged_rows ? rows - merged_rows : 0;
-	info->pending_bytes = bytes > merged_bytes ? bytes - merged_bytes : 0;
+	info->pending_rows = rows > totals.merged_rows ? rows - totals.merged_rows : 0;
+	info->pending_bytes = bytes > totals.merged_bytes ? bytes - totals.merged_bytes : 0;
 
 	if (info->key.natts > 0 && info->ngroups > 0)
 	{

@@ -7,7 +7,8 @@
  * the row groups and deletes it can see, and the generations after g.  All of
  * them change in one transaction, a pass, so any MVCC snapshot sees each row
  * once.  Reading them costs a walk over all of a store's row groups, so a
- * backend keeps what it decoded.
+ * backend keeps what it decoded, and brings it up to date by what passes have
+ * added since.
  *
  * Which decoded manifest serves a snapshot is told by the metapage's M (newest
  * pass) and P (last committed pass before it), read after the snapshot was
@@ -46,6 +47,7 @@
 #include "manifest/deletes.h"
 #include "storage/metapage.h"
 
+#include "access/detoast.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "utils/memutils.h"
@@ -69,6 +71,13 @@ typedef struct ManifestPin
 	MemoryContextCallback callback;
 } ManifestPin;
 
+/* A row of strata.deletes; what it says never changes once it is committed. */
+typedef struct StrataDeletesId
+{
+	uint64		pass;
+	int			seq;
+} StrataDeletesId;
+
 /* State of applying deletes: the row group of the pair before. */
 typedef struct ApplyDeletes
 {
@@ -87,6 +96,11 @@ static int	read_shards(Oid ftrelid, Snapshot snapshot, uint32 incarnation, int n
 						StrataShardState *shards);
 static void read_groups(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
 static void read_deletes(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
+static bool newest_pass(Oid ftrelid, Snapshot snapshot, StrataPassRow *row);
+static bool only_added_since(Oid ftrelid, Snapshot snapshot, int64 since);
+static void manifest_fill(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot);
+static StrataManifest *manifest_advance(StrataStore *store, Relation storage,
+										const StrataMetaData *meta, Snapshot snapshot);
 static StrataManifest *manifest_read(StrataStore *store, Relation storage,
 									 const StrataMetaData *meta, Snapshot snapshot);
 static void manifest_pin(StrataManifest *manifest);
@@ -94,6 +108,7 @@ static void manifest_unpin(ManifestPin *pin);
 static void manifest_pin_reset(void *arg);
 static StrataManifest *cache_find(Relation storage, uint64 pass);
 static void cache_add(StrataManifest *manifest, Relation storage, uint64 pass);
+static void cache_detach(StrataManifest *manifest);
 static void cache_remove(StrataManifest *manifest);
 
 /*
@@ -161,16 +176,28 @@ read_shards(Oid ftrelid, Snapshot snapshot, uint32 incarnation, int nshards,
 	return nfound;
 }
 
+/*
+ * Add the row groups that the manifest does not have yet.  Their numbers are
+ * greater than any before: a pass takes them from a counter that only grows,
+ * and passes follow one another.
+ */
 static void
 read_groups(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
 {
 	StrataTableScan scan;
 	HeapTuple	tuple;
-	int			allocated = 64;
+	uint32		last = 0;
 
-	manifest->groups = MemoryContextAlloc(manifest->mcxt,
-										  allocated * sizeof(StrataRowGroup));
-	strata_table_scan_begin(&scan, STRATA_TABLE_ROW_GROUP, AccessShareLock, ftrelid, snapshot);
+	if (manifest->groups == NULL)
+	{
+		manifest->maxgroups = 64;
+		manifest->groups = MemoryContextAlloc(manifest->mcxt,
+											  manifest->maxgroups * sizeof(StrataRowGroup));
+	}
+	if (manifest->ngroups > 0)
+		last = manifest->groups[manifest->ngroups - 1].number;
+	strata_table_scan_begin_after(&scan, STRATA_TABLE_ROW_GROUP, AccessShareLock, ftrelid,
+								  last, snapshot);
 	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
 	{
 		StrataGroupRow row;
@@ -179,14 +206,14 @@ read_groups(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
 		strata_decode_group(scan.rel, tuple, &row);
 		if (row.incarnation != manifest->incarnation)
 			continue;
-		if (manifest->ngroups > 0 &&
-			row.number <= manifest->groups[manifest->ngroups - 1].number)
+		if (row.number <= last)
 			strata_table_corrupted(STRATA_TABLE_ROW_GROUP, "numbers are not in order");
-		if (manifest->ngroups == allocated)
+		last = row.number;
+		if (manifest->ngroups == manifest->maxgroups)
 		{
-			allocated *= 2;
+			manifest->maxgroups *= 2;
 			manifest->groups = repalloc_huge(manifest->groups,
-											 (Size) allocated * sizeof(StrataRowGroup));
+											 (Size) manifest->maxgroups * sizeof(StrataRowGroup));
 		}
 
 		group = &manifest->groups[manifest->ngroups++];
@@ -236,26 +263,172 @@ apply_delete(uint32 number, uint32 row, void *arg)
 	apply->manifest->live_rows--;
 }
 
+/*
+ * Apply the rows of strata.deletes that were not applied yet.  Of those that
+ * were, some may have been folded into one since, which says the same again.
+ */
 static void
 read_deletes(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
 {
 	StrataTableScan scan;
 	HeapTuple	tuple;
 	ApplyDeletes apply = {.manifest = manifest, .number = 0, .group = NULL};
+	StrataDeletesId *known = manifest->deletes;
+	int			nknown = manifest->ndeletes_rows;
+	int			next = 0;
+
+	manifest->deletes = NULL;
+	manifest->maxdeletes = 0;
+	manifest->ndeletes_rows = 0;
+	manifest->deletes_bytes = 0;
 
 	strata_table_scan_begin(&scan, STRATA_TABLE_DELETES, AccessShareLock, ftrelid, snapshot);
 	while (HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
 	{
 		StrataDeletesRow row;
+		StrataDeletesId *id;
 
 		strata_decode_deletes(scan.rel, tuple, &row);
 		if (row.incarnation != manifest->incarnation)
 			continue;
-		manifest->ndeletes_rows++;
-		manifest->deletes_bytes += VARSIZE_ANY_EXHDR(row.tids);
-		strata_deletes_decode(row.tids, row.ntids, apply_delete, &apply);
+		if (manifest->ndeletes_rows == manifest->maxdeletes)
+		{
+			manifest->maxdeletes = Max(16, 2 * manifest->maxdeletes);
+			if (manifest->deletes == NULL)
+				manifest->deletes = MemoryContextAlloc(manifest->mcxt,
+													   manifest->maxdeletes *
+														   sizeof(StrataDeletesId));
+			else
+				manifest->deletes = repalloc(manifest->deletes,
+											 manifest->maxdeletes * sizeof(StrataDeletesId));
+		}
+		id = &manifest->deletes[manifest->ndeletes_rows++];
+		id->pass = row.pass;
+		id->seq = row.seq;
+		manifest->deletes_bytes +=
+			toast_raw_datum_size(PointerGetDatum(row.tids)) - VARHDRSZ;
+
+		/* both are in the order of the index */
+		while (next < nknown && (known[next].pass < id->pass ||
+								 (known[next].pass == id->pass && known[next].seq < id->seq)))
+			next++;
+		if (next < nknown && known[next].pass == id->pass && known[next].seq == id->seq)
+			continue;
+		strata_deletes_decode(DatumGetByteaP(PointerGetDatum(row.tids)), row.ntids,
+							  apply_delete, &apply);
 	}
 	strata_table_scan_end(&scan);
+	if (known != NULL)
+		pfree(known);
+}
+
+/* The newest pass on record that snapshot sees; false when there is none. */
+static bool
+newest_pass(Oid ftrelid, Snapshot snapshot, StrataPassRow *row)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+
+	strata_table_scan_begin(&scan, STRATA_TABLE_PASS, AccessShareLock, ftrelid, snapshot);
+	scan.direction = BackwardScanDirection;
+	tuple = strata_table_scan_next(&scan);
+	if (HeapTupleIsValid(tuple))
+		strata_decode_pass(scan.rel, tuple, row);
+	strata_table_scan_end(&scan);
+	return HeapTupleIsValid(tuple);
+}
+
+/*
+ * Did passes after the given one (0: all) only add row groups, as far as
+ * snapshot sees?  Passes are numbered in the order in which they commit, but
+ * the oldest are forgotten: that one and all after it must be on record.  False
+ * also when snapshot does not see that one.
+ */
+static bool
+only_added_since(Oid ftrelid, Snapshot snapshot, int64 since)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+	int64		expected = Max(since, 1);
+	bool		result = true;
+
+	strata_table_scan_begin_after(&scan, STRATA_TABLE_PASS, AccessShareLock, ftrelid,
+								  expected - 1, snapshot);
+	while (result && HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
+	{
+		StrataPassRow row;
+
+		strata_decode_pass(scan.rel, tuple, &row);
+		result = row.id == expected && (row.id == since || row.merge);
+		expected++;
+	}
+	strata_table_scan_end(&scan);
+
+	/* at least that one must have been there */
+	return result && (since == 0 || expected > since);
+}
+
+/* Read what the manifest, new or of an earlier pass, does not have yet. */
+static void
+manifest_fill(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
+{
+	StrataPassRow pass;
+
+	read_groups(manifest, ftrelid, snapshot);
+	read_deletes(manifest, ftrelid, snapshot);
+	manifest->pass_id = newest_pass(ftrelid, snapshot, &pass) ? pass.id : 0;
+}
+
+/*
+ * Bring a kept manifest of an earlier pass up to date with what snapshot sees,
+ * and take it off the cache.  NULL when there is none that nobody uses, or
+ * when row groups were removed since.
+ *
+ * An error leaves it half done, below the current memory context.
+ */
+static StrataManifest *
+manifest_advance(StrataStore *store, Relation storage, const StrataMetaData *meta,
+				 Snapshot snapshot)
+{
+	StrataManifest *manifest = NULL;
+	MemoryContext work;
+	MemoryContext oldcontext;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &cache)
+	{
+		StrataManifest *kept = dlist_container(StrataManifest, link, iter.cur);
+
+		if (kept->storage == RelationGetRelid(storage) &&
+			kept->relfilenode == storage->rd_rel->relfilenode &&
+			kept->incarnation == meta->incarnation &&
+			kept->nshards == store->nshards && kept->refcount == 0 &&
+			(manifest == NULL || kept->pass_id > manifest->pass_id))
+			manifest = kept;
+	}
+	if (manifest == NULL)
+		return NULL;
+
+	snapshot = RegisterSnapshot(snapshot);
+	if (!only_added_since(store->ftrelid, snapshot, manifest->pass_id))
+	{
+		UnregisterSnapshot(snapshot);
+		return NULL;
+	}
+
+	cache_detach(manifest);
+	MemoryContextSetParent(manifest->mcxt, CurrentMemoryContext);
+	work = AllocSetContextCreate(CurrentMemoryContext, "strata manifest rows",
+								 ALLOCSET_DEFAULT_SIZES);
+	oldcontext = MemoryContextSwitchTo(work);
+	if (read_shards(store->ftrelid, snapshot, manifest->incarnation, manifest->nshards,
+					manifest->shards) != manifest->nshards)
+		strata_table_corrupted(STRATA_TABLE_SHARD, "shards do not match the store");
+	manifest_fill(manifest, store->ftrelid, snapshot);
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextDelete(work);
+	UnregisterSnapshot(snapshot);
+	return manifest;
 }
 
 /*
@@ -284,10 +457,7 @@ manifest_read(StrataStore *store, Relation storage, const StrataMetaData *meta,
 						 manifest->nshards, manifest->shards);
 	manifest->merged = nfound > 0;
 	if (manifest->merged)
-	{
-		read_groups(manifest, store->ftrelid, snapshot);
-		read_deletes(manifest, store->ftrelid, snapshot);
-	}
+		manifest_fill(manifest, store->ftrelid, snapshot);
 	else
 		nfound = read_shards(store->ftrelid, NULL, manifest->incarnation,
 							 manifest->nshards, manifest->shards);
@@ -392,13 +562,19 @@ cache_find(Relation storage, uint64 pass)
 	return NULL;
 }
 
-/* Take a manifest off the list; free it unless somebody uses it. */
 static void
-cache_remove(StrataManifest *manifest)
+cache_detach(StrataManifest *manifest)
 {
 	dlist_delete(&manifest->link);
 	manifest->cached = false;
 	cache_memory -= manifest->memory;
+}
+
+/* Take a manifest off the list; free it unless somebody uses it. */
+static void
+cache_remove(StrataManifest *manifest)
+{
+	cache_detach(manifest);
 	if (manifest->refcount == 0)
 		MemoryContextDelete(manifest->mcxt);
 }
@@ -439,69 +615,137 @@ cache_add(StrataManifest *manifest, Relation storage, uint64 pass)
 	}
 }
 
-StrataManifest *
-strata_manifest_get(StrataStore *store, Relation storage, Snapshot snapshot)
+/*
+ * What a kept manifest that serves snapshot would be kept under.  False when
+ * none would: the tables must be read.  Sets *meta.
+ */
+static bool
+serving_pass(Relation storage, Snapshot snapshot, StrataMetaData *meta, uint64 *key)
 {
-	StrataMetaData meta;
 	FullTransactionId pass = InvalidFullTransactionId;
-	StrataManifest *manifest;
 
 	Assert(snapshot != NULL && IsMVCCSnapshot(snapshot));
 
-	if (!strata_meta_read(storage, &meta))
+	if (!strata_meta_read(storage, meta))
 	{
 		/* Nothing was ever written: no rows, whoever looks. */
-		memset(&meta, 0, sizeof(meta));
-		meta.incarnation = 1;
+		memset(meta, 0, sizeof(*meta));
+		meta->incarnation = 1;
 	}
 
-	if (FullTransactionIdIsValid(meta.newest_pass) &&
-		!strata_pass_is_settled(meta.newest_pass) &&
-		TransactionIdIsCurrentTransactionId(XidFromFullTransactionId(meta.newest_pass)))
-		/* our own: read it */;
-	else if (snapshot_sees(snapshot, meta.newest_pass))
-		pass = meta.newest_pass;
-	else if (snapshot_sees(snapshot, meta.committed_pass))
-		pass = meta.committed_pass;
+	if (FullTransactionIdIsValid(meta->newest_pass) &&
+		!strata_pass_is_settled(meta->newest_pass) &&
+		TransactionIdIsCurrentTransactionId(XidFromFullTransactionId(meta->newest_pass)))
+		return false;			/* our own: read it */
 
-	else if (!FullTransactionIdIsValid(meta.committed_pass) && meta.incarnation == 1)
+	if (snapshot_sees(snapshot, meta->newest_pass))
+		pass = meta->newest_pass;
+	else if (snapshot_sees(snapshot, meta->committed_pass))
+		pass = meta->committed_pass;
+	else if (!FullTransactionIdIsValid(meta->committed_pass) && meta->incarnation == 1)
 	{
 		/*
 		 * No pass committed before M, if there is an M, and the first file has
 		 * no TRUNCATE behind it: the manifest is as the store was created.
 		 */
-		manifest = cache_find(storage, NO_PASS);
-		if (manifest == NULL)
-		{
-			manifest = manifest_create(storage, store->nshards);
-			manifest->merged = true;
-			manifest->incarnation = meta.incarnation;
-			cache_add(manifest, storage, NO_PASS);
-		}
-		manifest_pin(manifest);
-		return manifest;
+		*key = NO_PASS;
+		return true;
 	}
+	else
+		return false;
 
-	if (FullTransactionIdIsValid(pass))
+	*key = U64FromFullTransactionId(strata_pass_xid(pass));
+	return true;
+}
+
+StrataManifest *
+strata_manifest_get(StrataStore *store, Relation storage, Snapshot snapshot)
+{
+	StrataMetaData meta;
+	uint64		key;
+	StrataManifest *manifest;
+
+	if (!serving_pass(storage, snapshot, &meta, &key))
+		manifest = manifest_read(store, storage, &meta, snapshot);
+	else
 	{
-		uint64		key = U64FromFullTransactionId(strata_pass_xid(pass));
-
 		manifest = cache_find(storage, key);
 		if (manifest == NULL)
 		{
-			manifest = manifest_read(store, storage, &meta, snapshot);
+			if (key == NO_PASS)
+			{
+				manifest = manifest_create(storage, store->nshards);
+				manifest->merged = true;
+				manifest->incarnation = meta.incarnation;
+			}
+			else
+			{
+				manifest = manifest_advance(store, storage, &meta, snapshot);
+				if (manifest == NULL)
+					manifest = manifest_read(store, storage, &meta, snapshot);
 
-			/* A snapshot that sees a pass sees the store. */
-			if (!manifest->merged)
-				strata_table_corrupted(STRATA_TABLE_SHARD, "shards do not match the store");
+				/* A snapshot that sees a pass sees the store. */
+				if (!manifest->merged)
+					strata_table_corrupted(STRATA_TABLE_SHARD, "shards do not match the store");
+			}
 			cache_add(manifest, storage, key);
 		}
 	}
-	else
-		manifest = manifest_read(store, storage, &meta, snapshot);
 
 	manifest_pin(manifest);
 	return manifest;
+}
+
+void
+strata_manifest_totals(StrataStore *store, Relation storage, Snapshot snapshot,
+					   StrataManifestTotals *totals)
+{
+	StrataMetaData meta;
+	uint64		key;
+	StrataManifest *manifest = NULL;
+	StrataShardState shards[STRATA_MAX_SHARDS];
+	StrataPassRow pass;
+
+	memset(totals, 0, sizeof(*totals));
+	if (serving_pass(storage, snapshot, &meta, &key))
+	{
+		if (key == NO_PASS)
+			return;
+		manifest = cache_find(storage, key);
+	}
+	if (manifest != NULL)
+	{
+		memcpy(shards, manifest->shards, sizeof(shards));
+		totals->groups = manifest->ngroups;
+		totals->live_rows = manifest->live_rows;
+		totals->raw_bytes = manifest->raw_bytes;
+		totals->stored_bytes = manifest->stored_bytes;
+	}
+	else
+	{
+		bool		merged;
+
+		snapshot = RegisterSnapshot(snapshot);
+		merged = read_shards(store->ftrelid, snapshot, meta.incarnation, store->nshards,
+							 shards) == store->nshards;
+		if (merged && newest_pass(store->ftrelid, snapshot, &pass) &&
+			pass.incarnation == meta.incarnation)
+		{
+			totals->groups = pass.base_groups;
+			totals->live_rows = pass.base_rows;
+			totals->raw_bytes = pass.base_raw_bytes;
+			totals->stored_bytes = pass.base_bytes;
+		}
+		UnregisterSnapshot(snapshot);
+		if (!merged)
+			return;
+	}
+
+	for (int shard = 0; shard < store->nshards; shard++)
+	{
+		totals->merged_rows += shards[shard].rows;
+		totals->merged_bytes += shards[shard].bytes;
+	}
 }
 
 StrataManifest *
