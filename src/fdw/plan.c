@@ -8,7 +8,8 @@
  * scan reads everything (projected to the columns needed, passing over row
  * groups that zone maps exclude) or looks up keys.  Keys are looked up when
  * clauses fix every key column: by values known when the scan starts, by the
- * elements of an array, or by the rows of outer relations.
+ * elements of an array, or by the rows of outer relations.  enable_seqscan
+ * discourages the first kind, enable_indexscan the other two.
  *
  * Sizes come from the shard pages and the manifest, never from walking the
  * log.  pg_class only says how many live rows there were per stored byte when
@@ -283,7 +284,8 @@ add_scan_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 
 	strata_cost_scan(root, rel, param_info, rows, 0, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
-			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer, NIL));
+			 strata_foreignscan_path(root, rel, rows, !enable_seqscan, startup_cost, total_cost,
+									 NIL, outer, NIL));
 }
 
 /* A scan that several processes share, by row groups. */
@@ -308,7 +310,8 @@ add_partial_scan_path(PlannerInfo *root, RelOptInfo *rel)
 
 	rows = clamp_row_est(rel->rows / strata_parallel_divisor(workers));
 	strata_cost_scan(root, rel, NULL, rows, workers, &startup_cost, &total_cost);
-	path = strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, NULL, NIL);
+	path = strata_foreignscan_path(root, rel, rows, !enable_seqscan, startup_cost, total_cost, NIL,
+								   NULL, NIL);
 	path->path.parallel_aware = true;
 	path->path.parallel_workers = workers;
 	add_partial_path(rel, (Path *) path);
@@ -342,8 +345,8 @@ add_lookup_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 
 	strata_cost_lookup(root, rel, param_info, keys, rows, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
-			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer,
-									 LOOKUP_PATH));
+			 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost, total_cost,
+									 NIL, outer, LOOKUP_PATH));
 }
 
 /* The correlation of the first key column with the order of rows, squared. */
@@ -454,8 +457,9 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 			if (pathkeys == NIL)
 				continue;
 			add_path(rel, (Path *)
-					 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, pathkeys,
-											 outer, RANGE_PATH(backward ? -1 : 1)));
+					 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost,
+											 total_cost, pathkeys, outer,
+											 RANGE_PATH(backward ? -1 : 1)));
 			added = true;
 		}
 	}
@@ -463,8 +467,8 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 		!strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
 						  param_info ? param_info->ppi_clauses : NIL, &matches))
 		add_path(rel, (Path *)
-				 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer,
-										 RANGE_PATH(1)));
+				 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost,
+										 total_cost, NIL, outer, RANGE_PATH(1)));
 }
 
 void
