@@ -185,6 +185,16 @@ SELECT counts_by('SELECT count(*) FROM layer');
 -- rights: to any column, and to the table at all; a view's owner's
 CREATE ROLE aggregates_reader;
 GRANT USAGE ON SCHEMA aggregates_test TO aggregates_reader;
+-- a policy on a parent filters its partitions
+GRANT SELECT ON parent TO aggregates_reader;
+ALTER TABLE parent ENABLE ROW LEVEL SECURITY;
+CREATE POLICY odd ON parent USING (v % 2 = 1);
+SET enable_partitionwise_aggregate = on;
+SET ROLE aggregates_reader;
+SELECT count(*) FROM parent;
+RESET ROLE;
+RESET enable_partitionwise_aggregate;
+SELECT count(*) FILTER (WHERE v % 2 = 1) FROM parent;
 CREATE VIEW counted AS SELECT count(*) FROM s;
 GRANT SELECT ON counted TO aggregates_reader;
 SET ROLE aggregates_reader;

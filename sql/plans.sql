@@ -42,6 +42,7 @@ UPDATE h SET v = -v WHERE v = 3;
 DELETE FROM s WHERE v = 4;
 DELETE FROM h WHERE v = 4;
 ANALYZE s, h, other;
+SET enable_seqscan = off; -- small as they are
 EXPLAIN (COSTS OFF) SELECT * FROM s WHERE id LIKE 'abc%';
 EXPLAIN (COSTS OFF) SELECT * FROM s WHERE id LIKE 'abc';
 EXPLAIN (COSTS OFF) SELECT * FROM s WHERE starts_with(id, 'abc') ORDER BY id DESC LIMIT 3;
@@ -66,6 +67,7 @@ SELECT count(*) FROM nets WHERE inet '10.0.2.0/25' >>= ip;
 CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM s WHERE v > 5;
 EXPLAIN (COSTS OFF) SELECT * FROM barrier WHERE id LIKE 'abc%';
 DROP VIEW barrier;
+RESET enable_seqscan;
 
 -- enable_seqscan and enable_indexscan mean what they mean for a heap
 SET enable_seqscan = off;
@@ -105,9 +107,11 @@ CREATE TABLE conditions AS
   UNION ALL
   VALUES ('t = ANY (''{"t 10",NULL}'')'), ('b'), ('NOT b'), ('b IS NOT TRUE'), ('i = 10 OR i IS NULL'), ('NOT i < 10'), ('(i, id) > (10, 500)'),
     ('i > 10 AND i < 5'), ('i > 40 AND t IS NULL'), ('i = (SELECT max(i) FROM conditions, (VALUES (10)) m (i))');
+SET enable_indexscan = off;
 SELECT count(*), count(*) FILTER (WHERE NOT same('SELECT * FROM %t WHERE ' || condition || ' ORDER BY id')) AS different,
        count(*) FILTER (WHERE (node(plan('SELECT * FROM s WHERE ' || condition, 'ANALYZE'), 'Row Groups Skipped') ->> 'Row Groups Skipped')::int > 0) AS skipped
   FROM conditions;
+RESET enable_indexscan;
 SELECT condition FROM conditions WHERE NOT same('SELECT * FROM %t WHERE ' || condition || ' ORDER BY id');
 
 -- NULLS FIRST and LAST, ASC and DESC, of the key and other columns, and what is
@@ -115,7 +119,7 @@ SELECT condition FROM conditions WHERE NOT same('SELECT * FROM %t WHERE ' || con
 SELECT count(*) AS orders, count(*) FILTER (WHERE NOT same(q)) AS different FROM (
   SELECT format('SELECT * FROM %%t ORDER BY %s %s %s%s %s', c, d, n, CASE c WHEN 'id' THEN '' ELSE ', id' END, l) AS q
     FROM unnest(ARRAY['id', 'i', 't', 'f']) c, unnest(ARRAY['ASC', 'DESC']) d, unnest(ARRAY['NULLS FIRST', 'NULLS LAST']) n, unnest(ARRAY['', 'LIMIT 10 OFFSET 5']) l) x;
-SET enable_hashjoin = off; SET enable_nestloop = off; SET enable_hashagg = off; SET enable_material = off;
+SET enable_hashjoin = off; SET enable_nestloop = off; SET enable_hashagg = off; SET enable_material = off; SET enable_seqscan = off;
 SELECT count(*) AS joins, count(*) FILTER (WHERE NOT same(q)) AS different,
        count(*) FILTER (WHERE node(plan(replace(q, '%t', 's')), 'Merge Cond') IS NULL) AS without_merge,
        count(*) FILTER (WHERE node(plan(replace(q, '%t', 's')), 'Key Order') IS NULL) AS without_order FROM (
@@ -126,7 +130,7 @@ EXPLAIN (COSTS OFF) SELECT DISTINCT id FROM s;
 EXPLAIN (COSTS OFF) SELECT id, max(v) FROM s, unnest(a) v GROUP BY id;
 SELECT same('SELECT a.id, b.i FROM %t a JOIN %t b USING (id) ORDER BY id DESC NULLS LAST'), same('SELECT DISTINCT id FROM %t ORDER BY id'),
        same('SELECT id, max(v) FROM %t, unnest(a) v GROUP BY id ORDER BY id');
-RESET enable_hashjoin; RESET enable_nestloop; RESET enable_hashagg; RESET enable_material;
+RESET enable_hashjoin; RESET enable_nestloop; RESET enable_hashagg; RESET enable_material; RESET enable_seqscan;
 
 -- estimates: within 10 times the truth before the first ANALYZE, within 2 after
 -- it, whether rows are merged or pending (P28)

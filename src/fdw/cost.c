@@ -22,15 +22,19 @@
  * read.
  */
 /* decompressing and decoding a page's worth of raw column data */
-#define DECODE_PAGE_COST	0.3
+#define DECODE_PAGE_COST	2.0
+/* the same of a stored page of the log */
+#define DECODE_PENDING_COST 0.6
 /* opening a row group: footer and key hashes */
 #define OPEN_GROUP_COST		2.0
 /* finding out whether a pending row hides a base row, in operator calls */
 #define SUPERSEDE_OPERATORS	20
 /* descending the key index and the hash of pending keys, in operator calls */
 #define PROBE_OPERATORS		150
-/* one row of a row group by its number, in operator calls */
-#define FETCH_OPERATORS		20
+/* one row of a row group by its number, in operator calls: from where the one
+ * before was, and for each column from anywhere */
+#define FETCH_OPERATORS		6
+#define SCATTER_OPERATORS	40
 /* raw bytes of a vector, what is decoded for one column of one row */
 #define VECTOR_BYTES		8192
 /* fraction of the key index's pages that is filled, and bytes per entry
@@ -80,14 +84,17 @@ strata_cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, 
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
 	double		fraction = strata_needed_fraction(info);
+	double		read = info->zone_share;
 	Cost		startup = 0;
 	Cost		run = 0;
 
-	run += seq_page_cost * info->base_stored * fraction / BLCKSZ;
-	run += DECODE_PAGE_COST * seq_page_cost * info->base_raw * fraction / BLCKSZ;
-	run += OPEN_GROUP_COST * seq_page_cost * info->ngroups;
-	run += info->base_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
-	add_qual_cost(root, rel, param_info, rel->tuples, rows, &startup, &run);
+	run += read * seq_page_cost * info->base_stored * fraction / BLCKSZ;
+	run += read * DECODE_PAGE_COST * seq_page_cost * info->base_raw * fraction / BLCKSZ;
+	if (info->needed_columns > 0)
+		run += read * OPEN_GROUP_COST * seq_page_cost * info->ngroups;
+	run += read * info->base_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
+	add_qual_cost(root, rel, param_info,
+				  Max(rel->tuples - (1 - read) * info->base_rows, rows), rows, &startup, &run);
 	if (workers > 0)
 		run /= strata_parallel_divisor(workers);
 
@@ -95,7 +102,7 @@ strata_cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, 
 	if (info->ngroups > 0)
 		startup += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
 	/* pending rows are read whole, and were written less tightly */
-	run += (1 + 2 * DECODE_PAGE_COST) * seq_page_cost * info->pending_bytes / BLCKSZ;
+	run += (1 + DECODE_PENDING_COST) * seq_page_cost * info->pending_bytes / BLCKSZ;
 	run += info->pending_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
 
 	/* shard pages and the first log page, so that no lookup costs more */
@@ -119,6 +126,22 @@ touch_cost(double touched, double pages)
 	pages = Max(pages, 1);
 	return touched *
 		(random_page_cost - (random_page_cost - seq_page_cost) * sqrt(Min(touched / pages, 1)));
+}
+
+/*
+ * What decoding costs, each of so many times, when hits rows from anywhere are
+ * read: a vector for each column.  Vectors that stay in the cache are decoded
+ * once.
+ */
+static Cost
+scattered_decode_cost(const StrataPlanInfo *info, double hits, double loops)
+{
+	double		all = info->base_raw * strata_needed_fraction(info);
+	double bytes = hits * loops * Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES);
+
+	if (all <= strata_cache_size * 1024.0)
+		bytes = Min(bytes, all);
+	return DECODE_PAGE_COST * seq_page_cost * bytes / BLCKSZ / loops;
 }
 
 /* How often a path with these outer relations will run: at least so often. */
@@ -168,10 +191,7 @@ strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info
 		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ), data_pages);
 		run += touch_cost(touched, data_pages) / loops;
 
-		/* vectors decoded before are in the cache, so never more than all */
-		run += DECODE_PAGE_COST * seq_page_cost / BLCKSZ *
-			Min(hits * Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES),
-				info->base_raw * fraction);
+		run += scattered_decode_cost(info, hits, loops);
 	}
 	run += rows * cpu_tuple_cost;
 
@@ -189,7 +209,7 @@ strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info
  */
 void
 strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double share,
-		   double rows, Cost *startup_cost, Cost *total_cost)
+						 double rows, Cost *startup_cost, Cost *total_cost)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
 	double		fraction = strata_needed_fraction(info);
@@ -203,8 +223,7 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 
 	if (info->pending_rows > 0)
 	{
-		startup += seq_page_cost * info->pending_bytes / BLCKSZ +
-			2 * DECODE_PAGE_COST * seq_page_cost * info->pending_bytes / BLCKSZ +
+		startup += (1 + DECODE_PENDING_COST) * seq_page_cost * info->pending_bytes / BLCKSZ +
 			info->pending_rows * cpu_tuple_cost;
 		startup += 2 * cpu_operator_cost * sorted * log(Max(sorted, 2)) / log(2);
 		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
@@ -220,21 +239,15 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
 		double		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ),
 											data_pages);
-		double		spread_bytes = hits * Max(info->needed_width,
-											  (double) info->needed_columns * VECTOR_BYTES);
-		double		dense_bytes = share * info->base_raw * fraction;
-		Cost		spread;
-		Cost		dense;
+		Cost		spread = touch_cost(touched, data_pages) / loops +
+			scattered_decode_cost(info, hits, loops);
+		Cost		dense = seq_page_cost * ceil(share * data_pages) +
+			DECODE_PAGE_COST * seq_page_cost * share * info->base_raw * fraction / BLCKSZ;
 
-		/* vectors that stay in the cache are decoded once */
-		if (info->base_raw * fraction <= strata_cache_size * 1024.0)
-			spread_bytes = Min(spread_bytes, info->base_raw * fraction);
-		spread = touch_cost(touched, data_pages) / loops +
-			DECODE_PAGE_COST * seq_page_cost * spread_bytes / BLCKSZ;
-		dense = seq_page_cost * ceil(share * data_pages) +
-			DECODE_PAGE_COST * seq_page_cost * Min(dense_bytes, spread_bytes) / BLCKSZ;
 		run += spread + info->correlation * (Min(dense, spread) - spread);
-		run += hits * cpu_operator_cost * (info->needed_columns + FETCH_OPERATORS);
+		run += hits * cpu_operator_cost *
+			(FETCH_OPERATORS +
+			 info->needed_columns * (1 + (1 - info->correlation) * SCATTER_OPERATORS));
 	}
 	run += (hits + sorted) * cpu_tuple_cost;
 

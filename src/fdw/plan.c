@@ -274,6 +274,74 @@ strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 		baserel->rows = clamp_row_est(Min(baserel->rows, lookup_keys(&matches)));
 }
 
+/* The correlation of a column with the order of rows, squared. */
+static double
+column_correlation(PlannerInfo *root, RelOptInfo *rel, AttrNumber attnum)
+{
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
+										Int16GetDatum(attnum), BoolGetDatum(rte->inh));
+	AttStatsSlot slot;
+	double		result = 0;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid,
+						 ATTSTATSSLOT_NUMBERS))
+	{
+		if (slot.nnumbers == 1)
+			result = slot.numbers[0] * slot.numbers[0];
+		free_attstatsslot(&slot);
+	}
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * The share of the row groups that zone maps leave to read: of a column whose
+ * values follow the order of rows, the share that passes and one group more.
+ */
+static double
+zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
+{
+	List	   *judged[2] = {NIL, NIL}; /* attribute numbers, their clauses */
+	double		result = 1;
+	ListCell   *lc;
+	ListCell   *lc2;
+
+	if (info->layer != STRATA_LAYER_ALL || info->ngroups < 2)
+		return 1;
+
+	foreach (lc, rel->baserestrictinfo)
+	{
+		List	   *attrs;
+		List	   *ignored;
+		int			i = 0;
+
+		strata_prune_plan(root, rel, list_make1(lfirst(lc)), &attrs, &ignored, &ignored, &ignored);
+		if (attrs == NIL)
+			continue;
+		while (i < list_length(judged[0]) && list_nth_int(judged[0], i) != linitial_int(attrs))
+			i++;
+		if (i < list_length(judged[0]))
+			lfirst(list_nth_cell(judged[1], i)) = lappend(list_nth(judged[1], i), lfirst(lc));
+		else
+		{
+			judged[0] = lappend_int(judged[0], linitial_int(attrs));
+			judged[1] = lappend(judged[1], list_make1(lfirst(lc)));
+		}
+	}
+	forboth(lc, judged[0], lc2, judged[1])
+	{
+		double		correlation = column_correlation(root, rel, lfirst_int(lc));
+		double		share = clauselist_selectivity(root, (List *) lfirst(lc2), 0, JOIN_INNER, NULL);
+
+		share = Min(share + 1 / info->ngroups, 1);
+		result = Min(result, 1 - correlation * (1 - share));
+	}
+	return result;
+}
+
 static void
 add_scan_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 {
@@ -347,29 +415,6 @@ add_lookup_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 	add_path(rel, (Path *)
 			 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost, total_cost,
 									 NIL, outer, LOOKUP_PATH));
-}
-
-/* The correlation of the first key column with the order of rows, squared. */
-static double
-key_correlation(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key)
-{
-	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
-	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
-										Int16GetDatum(key->attnum[0]), BoolGetDatum(rte->inh));
-	AttStatsSlot slot;
-	double		result = 0;
-
-	if (!HeapTupleIsValid(tuple))
-		return 0;
-	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid,
-						 ATTSTATSSLOT_NUMBERS))
-	{
-		if (slot.nnumbers == 1)
-			result = slot.numbers[0] * slot.numbers[0];
-		free_attstatsslot(&slot);
-	}
-	ReleaseSysCache(tuple);
-	return result;
 }
 
 /* The order of the key as pathkeys; rows have no null in it. */
@@ -477,12 +522,13 @@ strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid
 	StrataPlanInfo *info = (StrataPlanInfo *) baserel->fdw_private;
 	ListCell   *lc;
 
+	info->zone_share = zone_share(root, baserel, info);
 	add_lookup_path(root, baserel, baserel->lateral_relids);
 	add_scan_path(root, baserel, baserel->lateral_relids);
 	add_partial_scan_path(root, baserel);
 	if (info->has_index)
 	{
-		info->correlation = key_correlation(root, baserel, &info->key);
+		info->correlation = column_correlation(root, baserel, info->key.attnum[0]);
 		add_range_paths(root, baserel, baserel->lateral_relids, false);
 	}
 

@@ -36,6 +36,7 @@ typedef struct StrataPlanInfo
 	int			needed_columns;
 	bool		keys_only;		/* no other columns will be decoded */
 	double		correlation;	/* of key and place, squared */
+	double		zone_share;		/* of the row groups: what zone maps leave of them */
 } StrataPlanInfo;
 
 /* ---- cost.c; all set *startup and *total, in the planner's units ---- */
