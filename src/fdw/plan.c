@@ -315,11 +315,14 @@ zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
 	foreach (lc, rel->baserestrictinfo)
 	{
 		List	   *attrs;
-		List	   *ignored;
+		List	   *kinds;
+		List	   *ops;
+		List	   *exprs;
 		int			i = 0;
 
-		strata_prune_plan(root, rel, list_make1(lfirst(lc)), &attrs, &ignored, &ignored, &ignored);
-		if (attrs == NIL)
+		/* an array's elements may lie anywhere between the least and the greatest */
+		strata_prune_plan(root, rel, list_make1(lfirst(lc)), &attrs, &kinds, &ops, &exprs);
+		if (attrs == NIL || linitial_int(kinds) != STRATA_PRUNE_OPERATOR)
 			continue;
 		while (i < list_length(judged[0]) && list_nth_int(judged[0], i) != linitial_int(attrs))
 			i++;
