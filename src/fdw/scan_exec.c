@@ -591,7 +591,9 @@ begin_reading(StrataScanState *state)
 		return;
 
 	oldcxt = MemoryContextSwitchTo(state->mcxt);
-	state->view = strata_view_begin(state->store, state->storage, state->snapshot);
+	state->view = state->is_lookup ?
+		strata_view_begin_lookups(state->store, state->storage, state->snapshot) :
+		strata_view_begin(state->store, state->storage, state->snapshot);
 	if (state->is_lookup)
 		state->lookup = strata_lookup_begin(state->view, state->needed);
 	MemoryContextSwitchTo(oldcxt);

@@ -122,6 +122,7 @@ scan_create(StrataView *view, const Bitmapset *needed, StrataLayer layer,
 	MemoryContext old = MemoryContextSwitchTo(mcxt);
 	StrataScan *scan = palloc0(sizeof(StrataScan));
 
+	strata_view_complete(view);
 	scan->part.report = scan_report;
 	scan->view = view;
 	scan->layer = layer;

@@ -46,6 +46,10 @@ typedef struct StrataView
 } StrataView;
 
 extern StrataView *strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot);
+
+/* For lookups alone: its manifest may not be complete. */
+extern StrataView *strata_view_begin_lookups(StrataStore *store, Relation storage,
+											 Snapshot snapshot);
 extern void strata_view_end(StrataView *view);
 
 /* stats, what lookups and scans still open have read included. */

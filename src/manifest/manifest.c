@@ -34,6 +34,10 @@
  * see is in the log before that, and pages are not reused before that row is
  * dead to it.
  *
+ * A session that looks up a few keys reads the rows of the few row groups that
+ * hold them, one by one, unless it has a manifest already.  All it keeps then is
+ * those and the rows of strata.deletes, where these are short.
+ *
  * Pins are released with the memory context they were taken in.
  *
  * IDENTIFICATION
@@ -50,6 +54,7 @@
 #include "access/detoast.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -62,6 +67,29 @@
 
 /* Part of strata.cache_size that decoded manifests may take. */
 #define CACHE_SHARE			2
+
+/*
+ * What a manifest that is not complete may keep: deletes, in bytes, and row
+ * groups.  So often it serves before all is read.
+ */
+#define PARTIAL_DELETES		(32 * 1024)
+#define PARTIAL_GROUPS		64
+#define PARTIAL_USES		32
+
+typedef struct PartialDeletes
+{
+	uint64		ntids;
+	bytea	   *tids;
+} PartialDeletes;
+
+typedef struct StrataPartial
+{
+	HTAB	   *groups;			/* StrataRowGroup by number */
+	int			uses;
+	int			ndeletes;
+	int			maxdeletes;
+	PartialDeletes *deletes;
+} StrataPartial;
 
 typedef struct ManifestPin
 {
@@ -106,7 +134,7 @@ static StrataManifest *manifest_read(StrataStore *store, Relation storage,
 static void manifest_pin(StrataManifest *manifest);
 static void manifest_unpin(ManifestPin *pin);
 static void manifest_pin_reset(void *arg);
-static StrataManifest *cache_find(Relation storage, uint64 pass);
+static StrataManifest *cache_find(Relation storage, uint64 pass, bool complete);
 static void cache_add(StrataManifest *manifest, Relation storage, uint64 pass);
 static void cache_detach(StrataManifest *manifest);
 static void cache_remove(StrataManifest *manifest);
@@ -144,6 +172,7 @@ manifest_create(Relation storage, int nshards)
 	manifest->mcxt = mcxt;
 	manifest->storage = RelationGetRelid(storage);
 	manifest->nshards = nshards;
+	manifest->complete = true;
 	dlist_init(&manifest->pins);
 	return manifest;
 }
@@ -235,6 +264,23 @@ read_groups(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
 	strata_table_scan_end(&scan);
 }
 
+/* Mark a row of a row group as deleted; false when it was already. */
+static bool
+mark_deleted(StrataRowGroup *group, uint32 row, MemoryContext mcxt)
+{
+	if (row >= group->ref.rows)
+		strata_table_corrupted(STRATA_TABLE_DELETES,
+							   psprintf("row %u of row group %u does not exist", row,
+										group->number));
+	if (group->deleted == NULL)
+		group->deleted = MemoryContextAllocZero(mcxt, (group->ref.rows + 7) / 8);
+	if (strata_row_deleted(group, row))
+		return false;
+	group->deleted[row >> 3] |= (uint8) (1 << (row & 7));
+	group->ndeleted++;
+	return true;
+}
+
 /* Mark one row as deleted; pairs of row groups long gone are ignored. */
 static void
 apply_delete(uint32 number, uint32 row, void *arg)
@@ -248,19 +294,8 @@ apply_delete(uint32 number, uint32 row, void *arg)
 		apply->group = strata_manifest_group(apply->manifest, number);
 	}
 	group = apply->group;
-	if (group == NULL)
-		return;
-	if (row >= group->ref.rows)
-		strata_table_corrupted(STRATA_TABLE_DELETES,
-							   psprintf("row %u of row group %u does not exist", row, number));
-	if (group->deleted == NULL)
-		group->deleted = MemoryContextAllocZero(apply->manifest->mcxt,
-												(group->ref.rows + 7) / 8);
-	if (strata_row_deleted(group, row))
-		return;
-	group->deleted[row >> 3] |= (uint8) (1 << (row & 7));
-	group->ndeleted++;
-	apply->manifest->live_rows--;
+	if (group != NULL && mark_deleted(group, row, apply->manifest->mcxt))
+		apply->manifest->live_rows--;
 }
 
 /*
@@ -401,7 +436,7 @@ manifest_advance(StrataStore *store, Relation storage, const StrataMetaData *met
 
 		if (kept->storage == RelationGetRelid(storage) &&
 			kept->relfilenode == storage->rd_rel->relfilenode &&
-			kept->incarnation == meta->incarnation &&
+			kept->complete && kept->incarnation == meta->incarnation &&
 			kept->nshards == store->nshards && kept->refcount == 0 &&
 			(manifest == NULL || kept->pass_id > manifest->pass_id))
 			manifest = kept;
@@ -543,7 +578,7 @@ strata_manifest_release(StrataManifest *manifest)
 /* ---- the cache ---- */
 
 static StrataManifest *
-cache_find(Relation storage, uint64 pass)
+cache_find(Relation storage, uint64 pass, bool complete)
 {
 	dlist_iter	iter;
 
@@ -553,7 +588,7 @@ cache_find(Relation storage, uint64 pass)
 
 		if (manifest->storage == RelationGetRelid(storage) &&
 			manifest->relfilenode == storage->rd_rel->relfilenode &&
-			manifest->pass == pass)
+			manifest->pass == pass && manifest->complete == complete)
 		{
 			dlist_move_head(&cache, &manifest->link);
 			return manifest;
@@ -602,7 +637,11 @@ cache_add(StrataManifest *manifest, Relation storage, uint64 pass)
 	{
 		StrataManifest *other = dlist_container(StrataManifest, link, iter.cur);
 
-		if (other->storage == manifest->storage && ++same > CACHE_PER_STORE)
+		if (other->storage != manifest->storage)
+			continue;
+		if (++same > CACHE_PER_STORE ||
+			(other != manifest && other->pass == manifest->pass &&
+			 other->relfilenode == manifest->relfilenode))
 			cache_remove(other);
 	}
 	while (cache_memory > limit)
@@ -669,7 +708,7 @@ strata_manifest_get(StrataStore *store, Relation storage, Snapshot snapshot)
 		manifest = manifest_read(store, storage, &meta, snapshot);
 	else
 	{
-		manifest = cache_find(storage, key);
+		manifest = cache_find(storage, key, true);
 		if (manifest == NULL)
 		{
 			if (key == NO_PASS)
@@ -696,6 +735,178 @@ strata_manifest_get(StrataStore *store, Relation storage, Snapshot snapshot)
 	return manifest;
 }
 
+/* ---- lookups of single row groups ---- */
+
+/*
+ * A manifest for lookups, of what snapshot sees; NULL when there are more
+ * deletes than it may keep.
+ */
+static StrataManifest *
+partial_read(StrataStore *store, Relation storage, const StrataMetaData *meta, Snapshot snapshot)
+{
+	StrataManifest *manifest = manifest_create(storage, store->nshards);
+	StrataPartial *partial = MemoryContextAllocZero(manifest->mcxt, sizeof(StrataPartial));
+	MemoryContext oldcontext = MemoryContextSwitchTo(manifest->mcxt);
+	HASHCTL		ctl = {0};
+	StrataTableScan scan;
+	HeapTuple	tuple;
+	Size		bytes = 0;
+	int			nfound;
+
+	manifest->complete = false;
+	manifest->partial = partial;
+	manifest->merged = true;
+	manifest->incarnation = meta->incarnation;
+	ctl.keysize = sizeof(uint32);
+	ctl.entrysize = sizeof(StrataRowGroup);
+	ctl.hcxt = manifest->mcxt;
+	partial->groups = hash_create("strata row groups", PARTIAL_GROUPS, &ctl,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+
+	snapshot = RegisterSnapshot(snapshot);
+	nfound = read_shards(store->ftrelid, snapshot, manifest->incarnation, manifest->nshards,
+						 manifest->shards);
+	strata_table_scan_begin(&scan, STRATA_TABLE_DELETES, AccessShareLock, store->ftrelid,
+							snapshot);
+	while (bytes <= PARTIAL_DELETES && HeapTupleIsValid(tuple = strata_table_scan_next(&scan)))
+	{
+		StrataDeletesRow row;
+
+		strata_decode_deletes(scan.rel, tuple, &row);
+		if (row.incarnation != manifest->incarnation)
+			continue;
+		bytes += toast_raw_datum_size(PointerGetDatum(row.tids));
+		if (bytes > PARTIAL_DELETES)
+			break;
+		if (partial->ndeletes == partial->maxdeletes)
+		{
+			partial->maxdeletes = Max(16, 2 * partial->maxdeletes);
+			if (partial->deletes == NULL)
+				partial->deletes = palloc(partial->maxdeletes * sizeof(PartialDeletes));
+			else
+				partial->deletes = repalloc(partial->deletes,
+											partial->maxdeletes * sizeof(PartialDeletes));
+		}
+		partial->deletes[partial->ndeletes].ntids = row.ntids;
+		partial->deletes[partial->ndeletes++].tids =
+			DatumGetByteaPCopy(PointerGetDatum(row.tids));
+	}
+	strata_table_scan_end(&scan);
+	UnregisterSnapshot(snapshot);
+	MemoryContextSwitchTo(oldcontext);
+
+	if (nfound != manifest->nshards)
+		strata_table_corrupted(STRATA_TABLE_SHARD, "shards do not match the store");
+	if (bytes > PARTIAL_DELETES)
+	{
+		MemoryContextDelete(manifest->mcxt);
+		return NULL;
+	}
+	return manifest;
+}
+
+StrataManifest *
+strata_manifest_get_for_lookups(StrataStore *store, Relation storage, Snapshot snapshot)
+{
+	StrataMetaData meta;
+	uint64		key;
+	StrataManifest *manifest;
+
+	if (!serving_pass(storage, snapshot, &meta, &key) || key == NO_PASS ||
+		cache_find(storage, key, true) != NULL)
+		return strata_manifest_get(store, storage, snapshot);
+
+	manifest = cache_find(storage, key, false);
+	if (manifest == NULL)
+	{
+		manifest = manifest_advance(store, storage, &meta, snapshot);
+		if (manifest == NULL)
+			manifest = partial_read(store, storage, &meta, snapshot);
+		if (manifest != NULL)
+			cache_add(manifest, storage, key);
+	}
+	else if (++manifest->partial->uses > PARTIAL_USES || strata_manifest_outgrown(manifest))
+		manifest = NULL;
+
+	if (manifest == NULL)
+		return strata_manifest_get(store, storage, snapshot);
+	manifest_pin(manifest);
+	return manifest;
+}
+
+bool
+strata_manifest_outgrown(const StrataManifest *manifest)
+{
+	return !manifest->complete &&
+		hash_get_num_entries(manifest->partial->groups) > PARTIAL_GROUPS;
+}
+
+/* State of applying the deletes of one row group. */
+typedef struct ApplyToGroup
+{
+	StrataRowGroup *group;
+	MemoryContext mcxt;
+} ApplyToGroup;
+
+static void
+apply_to_group(uint32 number, uint32 row, void *arg)
+{
+	ApplyToGroup *apply = arg;
+
+	if (number == apply->group->number)
+		(void) mark_deleted(apply->group, row, apply->mcxt);
+}
+
+StrataRowGroup *
+strata_manifest_find_group(StrataManifest *manifest, StrataStore *store, Snapshot snapshot,
+						   uint32 number)
+{
+	StrataPartial *partial = manifest->partial;
+	StrataRowGroup group = {0};
+	StrataRowGroup *result;
+	StrataTableScan scan;
+	HeapTuple	tuple;
+
+	if (manifest->complete)
+		return strata_manifest_group(manifest, number);
+	result = hash_search(partial->groups, &number, HASH_FIND, NULL);
+	if (result != NULL)
+		return result;
+
+	snapshot = RegisterSnapshot(snapshot);
+	strata_table_scan_begin_at(&scan, STRATA_TABLE_ROW_GROUP, AccessShareLock, store->ftrelid,
+							   number, snapshot);
+	tuple = strata_table_scan_next(&scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		StrataGroupRow row;
+
+		strata_decode_group(scan.rel, tuple, &row);
+		if (row.incarnation == manifest->incarnation)
+		{
+			group.number = row.number;
+			group.ref = row.ref;
+		}
+	}
+	strata_table_scan_end(&scan);
+	UnregisterSnapshot(snapshot);
+
+	if (group.number == 0)
+		return NULL;
+	for (int i = 0; i < partial->ndeletes; i++)
+	{
+		ApplyToGroup apply = {.group = &group, .mcxt = manifest->mcxt};
+
+		strata_deletes_decode(partial->deletes[i].tids, partial->deletes[i].ntids,
+							  apply_to_group, &apply);
+	}
+
+	/* it is whole: from here on nothing fails half way */
+	result = hash_search(partial->groups, &number, HASH_ENTER, NULL);
+	*result = group;
+	return result;
+}
+
 void
 strata_manifest_totals(StrataStore *store, Relation storage, Snapshot snapshot,
 					   StrataManifestTotals *totals)
@@ -711,7 +922,7 @@ strata_manifest_totals(StrataStore *store, Relation storage, Snapshot snapshot,
 	{
 		if (key == NO_PASS)
 			return;
-		manifest = cache_find(storage, key);
+		manifest = cache_find(storage, key, true);
 	}
 	if (manifest != NULL)
 	{
@@ -770,6 +981,8 @@ strata_manifest_group(StrataManifest *manifest, uint32 number)
 {
 	int			low = 0;
 	int			high = manifest->ngroups - 1;
+
+	Assert(manifest->complete);
 
 	while (low <= high)
 	{

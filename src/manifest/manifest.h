@@ -52,6 +52,7 @@ typedef struct StrataManifest
 {
 	Oid			storage;
 	bool		merged;			/* false: snapshot sees nothing merged */
+	bool		complete;		/* false: for lookups; of the rest only shards */
 	uint32		incarnation;
 	int			nshards;
 	StrataShardState shards[STRATA_MAX_SHARDS];
@@ -73,6 +74,7 @@ typedef struct StrataManifest
 	int			maxgroups;
 	struct StrataDeletesId *deletes;	/* [ndeletes_rows], those applied */
 	int			maxdeletes;
+	struct StrataPartial *partial;	/* when not complete */
 	Size		memory;
 	dlist_head	pins;
 	dlist_node	link;
@@ -87,6 +89,13 @@ extern StrataManifest *strata_manifest_get(StrataStore *store, Relation storage,
 										   Snapshot snapshot);
 extern void strata_manifest_release(StrataManifest *manifest);
 
+/*
+ * The same for a reader that needs single row groups, found with
+ * strata_manifest_find_group: may not be complete.
+ */
+extern StrataManifest *strata_manifest_get_for_lookups(StrataStore *store, Relation storage,
+													   Snapshot snapshot);
+
 /* Pin one that is pinned a second time, for CurrentMemoryContext. */
 extern StrataManifest *strata_manifest_pin(StrataManifest *manifest);
 
@@ -94,7 +103,18 @@ extern StrataManifest *strata_manifest_pin(StrataManifest *manifest);
 extern StrataManifest *strata_manifest_get_uncached(StrataStore *store, Relation storage,
 													Snapshot snapshot);
 
-/* Binary search; NULL when the snapshot does not see that row group. */
+/*
+ * The row group of that number, NULL when snapshot, which the manifest was got
+ * for, does not see it.  Of a manifest that is not complete its row is read;
+ * what is returned then has no zone maps, and lives as long as the manifest.
+ */
+extern StrataRowGroup *strata_manifest_find_group(StrataManifest *manifest, StrataStore *store,
+												  Snapshot snapshot, uint32 number);
+
+/* Not complete, and asked for so many row groups that all had better be read. */
+extern bool strata_manifest_outgrown(const StrataManifest *manifest);
+
+/* The same as find_group, of a complete one, by binary search. */
 extern StrataRowGroup *strata_manifest_group(StrataManifest *manifest, uint32 number);
 
 static inline bool

@@ -61,6 +61,15 @@ foreach my $what (sort keys %query)
 		"$what: a new session plans with as few pages ($new{many}{$what}, $new{few}{$what})");
 }
 
+# A new session that reads one key reads what holds it.
+foreach my $what ('point read', 'join')
+{
+	my ($few, $many) = map {
+		(buffers($node->safe_psql('postgres', 'EXPLAIN (ANALYZE, BUFFERS) ' . sprintf($query{$what}, $_))))[1]
+	} ('few', 'many');
+	cmp_ok($many, '<=', $few + 30, "$what: a new session reads as few pages ($many, $few)");
+}
+
 # A session that stays, while passes add to the base table.
 my $stays = $node->background_psql('postgres', on_error_stop => 1);
 my %query_of_many = map { $_ => sprintf($query{$_}, 'many') } keys %query;
@@ -87,6 +96,8 @@ note('planning a point read at 10,000 row groups, ms: ', join ' ', (sort { $a <=
 
 create_pair($node, 'r', "row_group_rows '50', shards '2', auto_merge 'off'");
 my @reader = map { $node->background_psql('postgres', on_error_stop => 1) } 1 .. 2;
+# One that looks up keys and nothing else, more row groups than it keeps one by one.
+my $looker = $node->background_psql('postgres', on_error_stop => 1);
 my $fingerprint = "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM %s t";
 
 # What passes put on record for the planner, against the manifest itself.
@@ -140,6 +151,13 @@ for my $i (1 .. 60)
 
 	my $expected = fingerprint($node, 'r_heap');
 	my @got = (fingerprint($node, 'r'), $reader[0]->query_safe(sprintf $fingerprint, 'r'));
+	my $some = "SET enable_seqscan = off; SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM %s t "
+	  . 'WHERE id = ANY (ARRAY(SELECT \'k\' || (g * 7 + ' . $i . ') %% 560 FROM generate_series(1, ' . ($i % 5 == 0 ? 400 : 9) . ') g))';
+	my $some_expected = $node->safe_psql('postgres', sprintf $some, 'r_heap');
+	foreach ($node->safe_psql('postgres', sprintf $some, 'r'), $looker->query_safe(sprintf $some, 'r'))
+	{
+		diag("step $i: $what: lookups give $_, expected $some_expected") if $_ ne $some_expected && $bad++ < 5;
+	}
 	push @got, $reader[1]->query_safe(sprintf $fingerprint, 'r') if $i % 7 == 0;	# misses some passes
 	foreach (@got)
 	{
@@ -158,6 +176,6 @@ is($bad, 0, "sessions know the same after passes of all kinds (seed $seed)");
 is($bad_totals, 0, 'totals on record are those of the base table');
 cmp_ok($passes, '>', 30, 'there were passes');
 verify_clean($node, 'r');
-$_->quit foreach @reader, $early, $stays;
+$_->quit foreach @reader, $early, $stays, $looker;
 
 done_testing();
