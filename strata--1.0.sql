@@ -88,6 +88,11 @@ CREATE TABLE strata.pass (
     bytes_read    bigint NOT NULL,
     bytes_written bigint NOT NULL,
     peak_memory   bigint NOT NULL,
+    incarnation   int NOT NULL,
+    base_groups   bigint NOT NULL,      -- row groups of the base table after it,
+    base_rows     bigint NOT NULL,      -- their rows minus deletes,
+    base_raw_bytes bigint NOT NULL,     -- and bytes
+    base_bytes    bigint NOT NULL,
     started       timestamptz NOT NULL,
     ended         timestamptz NOT NULL,
     PRIMARY KEY (store, id)

@@ -1,6 +1,8 @@
 -- What rests on how a collation sorts is not used once that has changed:
 -- the key index (a scan answers), zone maps; merges go on without either.
+SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS strata;
+RESET client_min_messages;
 CREATE COLLATION sorted (provider = icu, locale = 'en');
 CREATE FOREIGN TABLE collated (id text COLLATE pg_catalog."en-x-icu" NOT NULL, v text COLLATE sorted, n int)
     SERVER strata OPTIONS (key 'id', auto_merge 'off');

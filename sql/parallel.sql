@@ -25,6 +25,23 @@ SELECT count(*), sum(r), min(t) FROM h WHERE a <> 3;
 SELECT count(*), sum(r) FROM s WHERE id > 15000;
 SELECT count(*), sum(r) FROM h WHERE id > 15000;
 SELECT count(*) FROM s WHERE t IS NULL;
+-- what all processes read adds up; what each of them skips counts once
+CREATE FUNCTION read(query text, OUT read int, OUT skipped int, OUT kb bool) LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+  EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, FORMAT JSON) ' || query INTO plan;
+  plan := plan -> 0 -> 'Plan';
+  WHILE plan -> 'Plans' IS NOT NULL LOOP plan := plan -> 'Plans' -> 0; END LOOP;
+  read := plan ->> 'Row Groups Read';
+  skipped := plan ->> 'Row Groups Skipped';
+  kb := (plan ->> 'Bytes Decompressed')::int > 300000;
+END$$;
+SELECT read.*, (SELECT count(*) FROM strata.row_groups WHERE store = 's'::regclass) AS row_groups FROM read('SELECT sum(r), min(t) FROM s');
+SELECT read, skipped > 0 AS skipped, read + skipped = (SELECT count(*) FROM strata.row_groups WHERE store = 's'::regclass) AS all
+  FROM read('SELECT sum(r), min(t) FROM s WHERE r > 15000');
+SET parallel_leader_participation = off;
+SELECT * FROM read('SELECT sum(r), min(t) FROM s');
+RESET parallel_leader_participation;
 SELECT a, count(*), sum(r) FROM s GROUP BY a ORDER BY a LIMIT 6;
 SELECT a, count(*), sum(r) FROM h GROUP BY a ORDER BY a LIMIT 6;
 

@@ -104,19 +104,42 @@ typedef RelFileLocator StrataFileId;
 #endif
 
 /*
- * A path of a foreign scan of one relation.  From 17 on a path may say which
- * clauses it takes (ours are matched again when the plan is made); 18 counts
- * disabled nodes.
+ * A path of a foreign scan of one relation; a disabled one is taken only when
+ * there is no other.  From 17 on a path may say which clauses it takes (ours
+ * are matched again when the plan is made); 18 counts disabled nodes, earlier
+ * versions add to the cost.
  */
 #if PG_VERSION_NUM < 170000
-#define strata_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, startup, total, pathkeys, outer, NULL, private)
+#define strata_foreignscan_path(root, rel, rows, disabled, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, (startup) + ((disabled) ? disable_cost : 0), \
+							(total) + ((disabled) ? disable_cost : 0), pathkeys, outer, NULL, private)
 #elif PG_VERSION_NUM < 180000
-#define strata_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, startup, total, pathkeys, outer, NULL, NIL, private)
+#define strata_foreignscan_path(root, rel, rows, disabled, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, (startup) + ((disabled) ? disable_cost : 0), \
+							(total) + ((disabled) ? disable_cost : 0), pathkeys, outer, NULL, NIL, private)
 #else
-#define strata_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
-	create_foreignscan_path(root, rel, NULL, rows, 0, startup, total, pathkeys, outer, NULL, NIL, private)
+#define strata_foreignscan_path(root, rel, rows, disabled, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, (disabled) ? 1 : 0, startup, total, pathkeys, outer, \
+							NULL, NIL, private)
+#endif
+
+/* A path that computes the rows of an upper relation. */
+#if PG_VERSION_NUM < 170000
+#define strata_foreign_upper_path(root, rel, target, rows, startup, total, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, NIL, NULL, private)
+#elif PG_VERSION_NUM < 180000
+#define strata_foreign_upper_path(root, rel, target, rows, startup, total, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, NIL, NULL, NIL, private)
+#else
+#define strata_foreign_upper_path(root, rel, target, rows, startup, total, private) \
+	create_foreign_upper_path(root, rel, target, rows, 0, startup, total, NIL, NULL, NIL, private)
+#endif
+
+/* The range table indexes of the relations that a foreign scan stands for. */
+#if PG_VERSION_NUM < 160000
+#define strata_scan_relids(plan)	((plan)->fs_relids)
+#else
+#define strata_scan_relids(plan)	((plan)->fs_base_relids)
 #endif
 
 /* The role a scan's rights are checked for, InvalidOid: the current one. */

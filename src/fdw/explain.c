@@ -15,6 +15,7 @@
 
 #include "commands/explain.h"
 #include "nodes/makefuncs.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
@@ -45,7 +46,11 @@ strataExplainForeignScan(ForeignScanState *node, ExplainState *es)
 	StrataScanState *state = (StrataScanState *) node->fdw_state;
 	StrataLayer layer = intVal(list_nth(plan->fdw_private, STRATA_SCAN_LAYER));
 
-	if (list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS) != NIL)
+	Oid			count_of = intVal(list_nth(plan->fdw_private, STRATA_SCAN_COUNT_OF));
+
+	if (OidIsValid(count_of))
+		ExplainPropertyText("Count From Manifest", get_rel_name(count_of), es);
+	else if (list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS) != NIL)
 		explain_clauses("Key Lookup", plan->fdw_recheck_quals, node, es);
 	else if (intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) != 0)
 	{
@@ -74,11 +79,8 @@ strataExplainForeignScan(ForeignScanState *node, ExplainState *es)
 
 	if (es->analyze && state != NULL)
 	{
-		StrataReadStats stats = {0};
+		StrataReadStats stats = strata_scan_stats(state);
 
-		/* no view: nothing was fetched */
-		if (state->view != NULL)
-			stats = *strata_view_stats(state->view);
 		ExplainPropertyUInteger("Generations Visited", NULL, stats.generations, es);
 		ExplainPropertyUInteger("Row Groups Read", NULL, stats.groups_read, es);
 		ExplainPropertyUInteger("Row Groups Skipped", NULL, stats.groups_skipped, es);

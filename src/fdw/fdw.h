@@ -25,12 +25,19 @@ extern ForeignScan *strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel,
 										 Oid foreigntableid, ForeignPath *best_path,
 										 List *tlist, List *scan_clauses, Plan *outer_plan);
 
+/* count.c */
+extern void strataGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage,
+									   RelOptInfo *input_rel, RelOptInfo *output_rel,
+									   void *extra);
+extern bool strataRecheckForeignScan(ForeignScanState *node, TupleTableSlot *slot);
+
 /* scan_exec.c */
 extern void strataBeginForeignScan(ForeignScanState *node, int eflags);
 extern TupleTableSlot *strataIterateForeignScan(ForeignScanState *node);
 extern void strataReScanForeignScan(ForeignScanState *node);
 extern void strataEndForeignScan(ForeignScanState *node);
 
+/* scan_parallel.c */
 extern bool strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel,
 											RangeTblEntry *rte);
 extern Size strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt);
@@ -40,6 +47,9 @@ extern void strataReInitializeDSMForeignScan(ForeignScanState *node, ParallelCon
 											 void *coordinate);
 extern void strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc,
 											  void *coordinate);
+extern void strataShutdownForeignScan(ForeignScanState *node);
+
+/* scan_exec.c, locking rows */
 extern RowMarkType strataGetForeignRowMarkType(RangeTblEntry *rte, LockClauseStrength strength);
 extern void strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
 									TupleTableSlot *slot, bool *updated);

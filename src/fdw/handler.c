@@ -6,8 +6,6 @@
  * What is absent says as much as what is there:
  *
  *	- no ExecForeignBatchInsert: putting a row is local (modify.c);
- *	- no RecheckForeignScan: plans carry every clause they took from the
- *	  executor as fdw_recheck_quals, which EvalPlanQual checks by itself;
  *	- no ReparameterizeForeignPathByChild: paths hold no clauses, which are
  *	  matched again when the plan is made.
  *
@@ -32,11 +30,13 @@ strata_handler(PG_FUNCTION_ARGS)
 	/* scanning */
 	routine->GetForeignRelSize = strataGetForeignRelSize;
 	routine->GetForeignPaths = strataGetForeignPaths;
+	routine->GetForeignUpperPaths = strataGetForeignUpperPaths;
 	routine->GetForeignPlan = strataGetForeignPlan;
 	routine->BeginForeignScan = strataBeginForeignScan;
 	routine->IterateForeignScan = strataIterateForeignScan;
 	routine->ReScanForeignScan = strataReScanForeignScan;
 	routine->EndForeignScan = strataEndForeignScan;
+	routine->RecheckForeignScan = strataRecheckForeignScan;
 
 	/* scanning in parallel */
 	routine->IsForeignScanParallelSafe = strataIsForeignScanParallelSafe;
@@ -44,6 +44,7 @@ strata_handler(PG_FUNCTION_ARGS)
 	routine->InitializeDSMForeignScan = strataInitializeDSMForeignScan;
 	routine->ReInitializeDSMForeignScan = strataReInitializeDSMForeignScan;
 	routine->InitializeWorkerForeignScan = strataInitializeWorkerForeignScan;
+	routine->ShutdownForeignScan = strataShutdownForeignScan;
 
 	/* changing */
 	routine->PlanForeignModify = strataPlanForeignModify;

@@ -23,6 +23,7 @@
 #include "access/stratnum.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
@@ -269,6 +270,108 @@ match_bound(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column
 }
 
 /*
+ * Conditions that the B-tree family understands and that follow from this
+ * clause on a key column, by the support function of its own function: LIKE and
+ * regular expressions with a fixed prefix, starts_with, subnets.  Whether they
+ * follow under the key's collation is for that function to say.  The clause
+ * itself stays with the executor.
+ */
+static List *
+derived_conditions(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
+				   RestrictInfo *rinfo)
+{
+	SupportRequestIndexCondition request = {.type = T_SupportRequestIndexCondition};
+	Oid			support;
+	List	   *args;
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	if (rinfo->pseudoconstant || !restriction_is_securely_promotable(rinfo, rel))
+		return NIL;
+	if (is_opclause(rinfo->clause))
+	{
+		OpExpr	   *clause = (OpExpr *) rinfo->clause;
+
+		set_opfuncid(clause);
+		request.funcid = clause->opfuncid;
+		args = clause->args;
+	}
+	else if (is_funcclause(rinfo->clause))
+	{
+		request.funcid = ((FuncExpr *) rinfo->clause)->funcid;
+		args = ((FuncExpr *) rinfo->clause)->args;
+	}
+	else
+		return NIL;
+
+	support = get_func_support(request.funcid);
+	if (!OidIsValid(support) || list_length(args) != 2)
+		return NIL;
+	if (is_key_column(linitial(args), rel, key, column) &&
+		is_known_before(root, rel, lsecond(args)))
+		request.indexarg = 0;
+	else if (is_key_column(lsecond(args), rel, key, column) &&
+			 is_known_before(root, rel, linitial(args)))
+		request.indexarg = 1;
+	else
+		return NIL;
+
+	request.root = root;
+	request.node = (Node *) rinfo->clause;
+	request.index = linitial_node(IndexOptInfo, rel->indexlist);
+	request.indexcol = column;
+	request.opfamily = key->btree_opfamily[column];
+	request.indexcollation = key->collation[column];
+	request.lossy = true;
+	foreach (lc, (List *) DatumGetPointer(OidFunctionCall1(support, PointerGetDatum(&request))))
+		result = lappend(result, make_simple_restrictinfo(root, (Expr *) lfirst(lc)));
+	return result;
+}
+
+/*
+ * Add to bounds what a clause, or what follows from it, says of a key column.
+ * An equality takes the place of what was found of the column before; true
+ * when there is one.
+ */
+static bool
+add_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
+		   RestrictInfo *rinfo, bool derived, StrataKeyBounds *bounds)
+{
+	int			strategy;
+	Oid			op;
+	Expr	   *value;
+
+	if (match_bound(root, rel, key, column, rinfo, &op, &strategy, &value))
+	{
+		while (strategy == BTEqualStrategyNumber && bounds->columns != NIL &&
+			   llast_int(bounds->columns) == column)
+		{
+			bounds->columns = list_delete_last(bounds->columns);
+			bounds->ops = list_delete_last(bounds->ops);
+			bounds->values = list_delete_last(bounds->values);
+			bounds->rinfos = list_delete_last(bounds->rinfos);
+		}
+		bounds->columns = lappend_int(bounds->columns, column);
+		bounds->ops = lappend_oid(bounds->ops, op);
+		bounds->values = lappend(bounds->values, value);
+		bounds->rinfos = lappend(bounds->rinfos, rinfo);
+		return strategy == BTEqualStrategyNumber;
+	}
+
+	if (!derived)
+	{
+		ListCell   *lc;
+
+		foreach (lc, derived_conditions(root, rel, key, column, rinfo))
+		{
+			if (add_bounds(root, rel, key, column, lfirst_node(RestrictInfo, lc), true, bounds))
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
  * What the clauses of both lists say of the key's leading columns: equalities,
  * then the bounds of one more column.  False if they say nothing.
  */
@@ -281,10 +384,6 @@ strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, Li
 	memset(bounds, 0, sizeof(StrataKeyBounds));
 	for (int column = 0; column < key->natts && equal; column++)
 	{
-		List	   *ops = NIL;
-		List	   *values = NIL;
-		List	   *rinfos = NIL;
-
 		equal = false;
 		for (int i = 0; i < 2 && !equal; i++)
 		{
@@ -292,34 +391,14 @@ strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, Li
 
 			foreach (lc, i == 0 ? clauses : more_clauses)
 			{
-				RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
-				int			strategy;
-				Oid			op;
-				Expr	   *value;
-
-				if (!match_bound(root, rel, key, column, rinfo, &op, &strategy, &value))
-					continue;
-				if (strategy == BTEqualStrategyNumber)
-				{
-					/* nothing else need be said of this column */
-					ops = list_make1_oid(op);
-					values = list_make1(value);
-					rinfos = list_make1(rinfo);
-					equal = true;
+				equal = add_bounds(root, rel, key, column, lfirst_node(RestrictInfo, lc), false,
+								   bounds);
+				if (equal)
 					break;
-				}
-				ops = lappend_oid(ops, op);
-				values = lappend(values, value);
-				rinfos = lappend(rinfos, rinfo);
 			}
 		}
 		if (column == 0)
 			bounds->equality = equal;
-		for (int i = 0; i < list_length(ops); i++)
-			bounds->columns = lappend_int(bounds->columns, column);
-		bounds->ops = list_concat(bounds->ops, ops);
-		bounds->values = list_concat(bounds->values, values);
-		bounds->rinfos = list_concat(bounds->rinfos, rinfos);
 	}
 	return bounds->columns != NIL;
 }

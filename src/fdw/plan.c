@@ -8,7 +8,8 @@
  * scan reads everything (projected to the columns needed, passing over row
  * groups that zone maps exclude) or looks up keys.  Keys are looked up when
  * clauses fix every key column: by values known when the scan starts, by the
- * elements of an array, or by the rows of outer relations.
+ * elements of an array, or by the rows of outer relations.  enable_seqscan
+ * discourages the first kind, enable_indexscan the other two.
  *
  * Sizes come from the shard pages and the manifest, never from walking the
  * log.  pg_class only says how many live rows there were per stored byte when
@@ -28,6 +29,7 @@
 #include <math.h>
 
 #include "compat.h"
+#include "fdw/plan.h"
 #include "fdw/scan.h"
 
 #include "access/htup_details.h"
@@ -50,49 +52,6 @@
 #include "utils/syscache.h"
 
 /*
- * Costs beside the planner's own parameters, in units of a sequential page
- * read.
- */
-/* decompressing and decoding a page's worth of raw column data */
-#define DECODE_PAGE_COST	0.3
-/* opening a row group: footer and key hashes */
-#define OPEN_GROUP_COST		2.0
-/* finding out whether a pending row hides a base row, in operator calls */
-#define SUPERSEDE_OPERATORS	20
-/* descending the key index and the hash of pending keys, in operator calls */
-#define PROBE_OPERATORS		150
-/* one row of a row group by its number, in operator calls */
-#define FETCH_OPERATORS		20
-/* raw bytes of a vector, what is decoded for one column of one row */
-#define VECTOR_BYTES		8192
-/* fraction of the key index's pages that is filled, and bytes per entry
- * beside the key */
-#define INDEX_FILL			0.7
-#define INDEX_ENTRY_BYTES	20
-
-/* RelOptInfo.fdw_private */
-typedef struct StrataPlanInfo
-{
-	StrataLayer layer;
-	StrataKey	key;			/* natts 0: no lookups */
-
-	double		base_rows;		/* live */
-	double		base_raw;
-	double		base_stored;
-	double		ngroups;
-	double		pending_rows;
-	double		pending_bytes;
-	bool		has_index;		/* a usable key index */
-
-	double		all_width;		/* of a row */
-	double		needed_width;	/* of the columns that will be decoded */
-	double		key_width;
-	int			needed_columns;
-	bool		keys_only;		/* no other columns will be decoded */
-	double		correlation;	/* of key and place, squared */
-} StrataPlanInfo;
-
-/*
  * ForeignPath.fdw_private: NIL for a scan, one integer for a lookup, two for a
  * scan in key order, of which the second is the direction.
  */
@@ -109,29 +68,18 @@ get_store_size(StrataPlanInfo *info, StrataStore *store)
 	Relation	storage = strata_storage_open(store, AccessShareLock);
 	uint64		rows;
 	uint64		bytes;
-	uint64		merged_rows = 0;
-	uint64		merged_bytes = 0;
 	uint32		active[STRATA_MAX_SHARDS];
-	StrataManifest *manifest;
+	StrataManifestTotals totals;
 
-	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
-	info->base_rows = manifest->live_rows;
-	info->base_raw = manifest->raw_bytes;
-	info->base_stored = manifest->stored_bytes;
-	info->ngroups = manifest->ngroups;
-	if (manifest->merged)
-	{
-		for (int shard = 0; shard < manifest->nshards; shard++)
-		{
-			merged_rows += manifest->shards[shard].rows;
-			merged_bytes += manifest->shards[shard].bytes;
-		}
-	}
-	strata_manifest_release(manifest);
+	strata_manifest_totals(store, storage, GetActiveSnapshot(), &totals);
+	info->base_rows = totals.live_rows;
+	info->base_raw = totals.raw_bytes;
+	info->base_stored = totals.stored_bytes;
+	info->ngroups = totals.groups;
 
 	strata_log_totals(storage, store->nshards, &rows, &bytes, active);
-	info->pending_rows = rows > merged_rows ? rows - merged_rows : 0;
-	info->pending_bytes = bytes > merged_bytes ? bytes - merged_bytes : 0;
+	info->pending_rows = rows > totals.merged_rows ? rows - totals.merged_rows : 0;
+	info->pending_bytes = bytes > totals.merged_bytes ? bytes - totals.merged_bytes : 0;
 
 	if (info->key.natts > 0 && info->ngroups > 0)
 	{
@@ -326,149 +274,75 @@ strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 		baserel->rows = clamp_row_est(Min(baserel->rows, lookup_keys(&matches)));
 }
 
-/* Share of the stored bytes that the needed columns are. */
+/* The correlation of a column with the order of rows, squared. */
 static double
-needed_fraction(const StrataPlanInfo *info)
+column_correlation(PlannerInfo *root, RelOptInfo *rel, AttrNumber attnum)
 {
-	return info->all_width > 0 ? info->needed_width / info->all_width : 1;
-}
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
+										Int16GetDatum(attnum), BoolGetDatum(rte->inh));
+	AttStatsSlot slot;
+	double		result = 0;
 
-/* What evaluating the clauses that stay with the executor costs. */
-static void
-add_qual_cost(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double tuples,
-			  double rows, Cost *startup, Cost *run)
-{
-	QualCost	qual = rel->baserestrictcost;
-
-	if (param_info != NULL)
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid,
+						 ATTSTATSSLOT_NUMBERS))
 	{
-		QualCost	join_qual;
-
-		cost_qual_eval(&join_qual, param_info->ppi_clauses, root);
-		qual.startup += join_qual.startup;
-		qual.per_tuple += join_qual.per_tuple;
+		if (slot.nnumbers == 1)
+			result = slot.numbers[0] * slot.numbers[0];
+		free_attstatsslot(&slot);
 	}
-
-	*startup += qual.startup + rel->reltarget->cost.startup;
-	*run += qual.per_tuple * tuples + rel->reltarget->cost.per_tuple * rows;
+	ReleaseSysCache(tuple);
+	return result;
 }
 
-/* How many processes' worth of work each of a parallel scan's does. */
+/*
+ * The share of the row groups that zone maps leave to read: of a column whose
+ * values follow the order of rows, the share that passes and one group more.
+ */
 static double
-parallel_divisor(int workers)
+zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
 {
-	double		leader = parallel_leader_participation ? 1 - 0.3 * workers : 0;
+	List	   *judged[2] = {NIL, NIL}; /* attribute numbers, their clauses */
+	double		result = 1;
+	ListCell   *lc;
+	ListCell   *lc2;
 
-	return workers + Max(leader, 0);
-}
+	if (info->layer != STRATA_LAYER_ALL || info->ngroups < 2)
+		return 1;
 
-static void
-cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double rows,
-		  int workers, Cost *startup_cost, Cost *total_cost)
-{
-	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
-	double		fraction = needed_fraction(info);
-	Cost		startup = 0;
-	Cost		run = 0;
-
-	run += seq_page_cost * info->base_stored * fraction / BLCKSZ;
-	run += DECODE_PAGE_COST * seq_page_cost * info->base_raw * fraction / BLCKSZ;
-	run += OPEN_GROUP_COST * seq_page_cost * info->ngroups;
-	run += info->base_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
-	add_qual_cost(root, rel, param_info, rel->tuples, rows, &startup, &run);
-	if (workers > 0)
-		run /= parallel_divisor(workers);
-
-	/* one process reads the pending rows, each finds out what they supersede */
-	if (info->ngroups > 0)
-		startup += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
-	/* pending rows are read whole, and were written less tightly */
-	run += (1 + 2 * DECODE_PAGE_COST) * seq_page_cost * info->pending_bytes / BLCKSZ;
-	run += info->pending_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
-
-	/* shard pages and the first log page, so that no lookup costs more */
-	startup += seq_page_cost;
-	*startup_cost = startup;
-	*total_cost = startup + run;
-}
-
-/* Distinct pages among n random ones of a total of pages. */
-static double
-pages_touched(double n, double pages)
-{
-	pages = Max(pages, 1);
-	return Min(2 * pages * n / (2 * pages + n), pages);
-}
-
-/* Cost of touched pages: random ones when few of all, else nearly in order. */
-static Cost
-touch_cost(double touched, double pages)
-{
-	pages = Max(pages, 1);
-	return touched *
-		(random_page_cost - (random_page_cost - seq_page_cost) * sqrt(Min(touched / pages, 1)));
-}
-
-/* How often a path with these outer relations will run: at least so often. */
-static double
-loop_count(PlannerInfo *root, Relids outer)
-{
-	double		loops = 0;
-	int			relid = -1;
-
-	while ((relid = bms_next_member(outer, relid)) >= 0)
+	foreach (lc, rel->baserestrictinfo)
 	{
-		RelOptInfo *rel;
+		List	   *attrs;
+		List	   *kinds;
+		List	   *ops;
+		List	   *exprs;
+		int			i = 0;
 
-		if (relid >= root->simple_rel_array_size)
+		/* an array's elements may lie anywhere between the least and the greatest */
+		strata_prune_plan(root, rel, list_make1(lfirst(lc)), &attrs, &kinds, &ops, &exprs);
+		if (attrs == NIL || linitial_int(kinds) != STRATA_PRUNE_OPERATOR)
 			continue;
-		rel = root->simple_rel_array[relid];
-		if (rel == NULL || IS_DUMMY_REL(rel) || rel->rows <= 0)
-			continue;
-		if (loops == 0 || rel->rows < loops)
-			loops = rel->rows;
+		while (i < list_length(judged[0]) && list_nth_int(judged[0], i) != linitial_int(attrs))
+			i++;
+		if (i < list_length(judged[0]))
+			lfirst(list_nth_cell(judged[1], i)) = lappend(list_nth(judged[1], i), lfirst(lc));
+		else
+		{
+			judged[0] = lappend_int(judged[0], linitial_int(attrs));
+			judged[1] = lappend(judged[1], list_make1(lfirst(lc)));
+		}
 	}
-	return Max(loops, 1);
-}
-
-static void
-cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double keys,
-			double rows, Cost *startup_cost, Cost *total_cost)
-{
-	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
-	double		fraction = needed_fraction(info);
-	double		loops = param_info ? loop_count(root, param_info->ppi_req_outer) : 1;
-	double		base_share = info->base_rows / Max(info->base_rows + info->pending_rows, 1);
-	Cost		startup = 0;
-	Cost		run = 0;
-
-	run += keys * PROBE_OPERATORS * cpu_operator_cost;
-	if (info->base_rows > 0)
+	forboth(lc, judged[0], lc2, judged[1])
 	{
-		double		index_pages = ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) /
-									   (BLCKSZ * INDEX_FILL));
-		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
-		double		hits = Min(keys * base_share, info->base_rows);
-		double		touched;
+		double		correlation = column_correlation(root, rel, lfirst_int(lc));
+		double		share = clauselist_selectivity(root, (List *) lfirst(lc2), 0, JOIN_INNER, NULL);
 
-		touched = pages_touched(keys * loops, index_pages);
-		run += touch_cost(touched, index_pages) / loops;
-		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ), data_pages);
-		run += touch_cost(touched, data_pages) / loops;
-
-		/* vectors decoded before are in the cache, so never more than all */
-		run += DECODE_PAGE_COST * seq_page_cost / BLCKSZ *
-			Min(hits * Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES),
-				info->base_raw * fraction);
+		share = Min(share + 1 / info->ngroups, 1);
+		result = Min(result, 1 - correlation * (1 - share));
 	}
-	run += rows * cpu_tuple_cost;
-
-	/* the clauses that say the key are not evaluated: take theirs as nothing */
-	add_qual_cost(root, rel, NULL, 0, rows, &startup, &run);
-	run += rel->baserestrictcost.per_tuple * rows;
-
-	*startup_cost = startup;
-	*total_cost = startup + run;
+	return result;
 }
 
 static void
@@ -479,9 +353,10 @@ add_scan_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 	Cost		startup_cost;
 	Cost		total_cost;
 
-	cost_scan(root, rel, param_info, rows, 0, &startup_cost, &total_cost);
+	strata_cost_scan(root, rel, param_info, rows, 0, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
-			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer, NIL));
+			 strata_foreignscan_path(root, rel, rows, !enable_seqscan, startup_cost, total_cost,
+									 NIL, outer, NIL));
 }
 
 /* A scan that several processes share, by row groups. */
@@ -489,7 +364,7 @@ static void
 add_partial_scan_path(PlannerInfo *root, RelOptInfo *rel)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
-	double		pages = Min(ceil(info->base_raw * needed_fraction(info) / BLCKSZ), MaxBlockNumber);
+	double		pages = Min(ceil(info->base_raw * strata_needed_fraction(info) / BLCKSZ), MaxBlockNumber);
 	double		rows;
 	Cost		startup_cost;
 	Cost		total_cost;
@@ -504,9 +379,10 @@ add_partial_scan_path(PlannerInfo *root, RelOptInfo *rel)
 	if (workers <= 0)
 		return;
 
-	rows = clamp_row_est(rel->rows / parallel_divisor(workers));
-	cost_scan(root, rel, NULL, rows, workers, &startup_cost, &total_cost);
-	path = strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, NULL, NIL);
+	rows = clamp_row_est(rel->rows / strata_parallel_divisor(workers));
+	strata_cost_scan(root, rel, NULL, rows, workers, &startup_cost, &total_cost);
+	path = strata_foreignscan_path(root, rel, rows, !enable_seqscan, startup_cost, total_cost, NIL,
+								   NULL, NIL);
 	path->path.parallel_aware = true;
 	path->path.parallel_workers = workers;
 	add_partial_path(rel, (Path *) path);
@@ -538,93 +414,10 @@ add_lookup_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 	else
 		rows = rel->rows;
 
-	cost_lookup(root, rel, param_info, keys, rows, &startup_cost, &total_cost);
+	strata_cost_lookup(root, rel, param_info, keys, rows, &startup_cost, &total_cost);
 	add_path(rel, (Path *)
-			 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer,
-									 LOOKUP_PATH));
-}
-
-/* The correlation of the first key column with the order of rows, squared. */
-static double
-key_correlation(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key)
-{
-	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
-	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
-										Int16GetDatum(key->attnum[0]), BoolGetDatum(rte->inh));
-	AttStatsSlot slot;
-	double		result = 0;
-
-	if (!HeapTupleIsValid(tuple))
-		return 0;
-	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid,
-						 ATTSTATSSLOT_NUMBERS))
-	{
-		if (slot.nnumbers == 1)
-			result = slot.numbers[0] * slot.numbers[0];
-		free_attstatsslot(&slot);
-	}
-	ReleaseSysCache(tuple);
-	return result;
-}
-
-/*
- * A scan in key order of the share of all keys that is within bounds.  All
- * pending rows are read and sorted first.
- */
-static void
-cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double share,
-		   double rows, Cost *startup_cost, Cost *total_cost)
-{
-	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
-	double		fraction = needed_fraction(info);
-	double		loops = param_info ? loop_count(root, param_info->ppi_req_outer) : 1;
-	double		hits = Max(share * info->base_rows, 1);
-	double		index_pages = ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) /
-								   (BLCKSZ * INDEX_FILL));
-	double		sorted = share * info->pending_rows;
-	Cost		startup = 0;
-	Cost		run = 0;
-
-	if (info->pending_rows > 0)
-	{
-		startup += seq_page_cost * info->pending_bytes / BLCKSZ +
-			2 * DECODE_PAGE_COST * seq_page_cost * info->pending_bytes / BLCKSZ +
-			info->pending_rows * cpu_tuple_cost;
-		startup += 2 * cpu_operator_cost * sorted * log(Max(sorted, 2)) / log(2);
-		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
-	}
-	startup += PROBE_OPERATORS * cpu_operator_cost;
-	run += touch_cost(pages_touched(ceil(share * index_pages) * loops, index_pages),
-					  index_pages) /
-		   loops;
-	run += hits * cpu_index_tuple_cost;
-
-	if (!info->keys_only)
-	{
-		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
-		double		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ),
-											data_pages);
-		double		spread_bytes = hits * Max(info->needed_width,
-											  (double) info->needed_columns * VECTOR_BYTES);
-		double		dense_bytes = share * info->base_raw * fraction;
-		Cost		spread;
-		Cost		dense;
-
-		/* vectors that stay in the cache are decoded once */
-		if (info->base_raw * fraction <= strata_cache_size * 1024.0)
-			spread_bytes = Min(spread_bytes, info->base_raw * fraction);
-		spread = touch_cost(touched, data_pages) / loops +
-			DECODE_PAGE_COST * seq_page_cost * spread_bytes / BLCKSZ;
-		dense = seq_page_cost * ceil(share * data_pages) +
-			DECODE_PAGE_COST * seq_page_cost * Min(dense_bytes, spread_bytes) / BLCKSZ;
-		run += spread + info->correlation * (Min(dense, spread) - spread);
-		run += hits * cpu_operator_cost * (info->needed_columns + FETCH_OPERATORS);
-	}
-	run += (hits + sorted) * cpu_tuple_cost;
-
-	add_qual_cost(root, rel, param_info, hits + sorted, rows, &startup, &run);
-	*startup_cost = startup;
-	*total_cost = startup + run;
+			 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost, total_cost,
+									 NIL, outer, LOOKUP_PATH));
 }
 
 /* The order of the key as pathkeys; rows have no null in it. */
@@ -699,7 +492,7 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 		return;
 
 	rows = param_info ? param_info->ppi_rows : rel->rows;
-	cost_range(root, rel, param_info, share, rows, &startup_cost, &total_cost);
+	strata_cost_range(root, rel, param_info, share, rows, &startup_cost, &total_cost);
 
 	if (!joined && has_useful_pathkeys(root, rel))
 	{
@@ -712,8 +505,9 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 			if (pathkeys == NIL)
 				continue;
 			add_path(rel, (Path *)
-					 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, pathkeys,
-											 outer, RANGE_PATH(backward ? -1 : 1)));
+					 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost,
+											 total_cost, pathkeys, outer,
+											 RANGE_PATH(backward ? -1 : 1)));
 			added = true;
 		}
 	}
@@ -721,8 +515,8 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 		!strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
 						  param_info ? param_info->ppi_clauses : NIL, &matches))
 		add_path(rel, (Path *)
-				 strata_foreignscan_path(root, rel, rows, startup_cost, total_cost, NIL, outer,
-										 RANGE_PATH(1)));
+				 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost,
+										 total_cost, NIL, outer, RANGE_PATH(1)));
 }
 
 void
@@ -731,12 +525,13 @@ strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid
 	StrataPlanInfo *info = (StrataPlanInfo *) baserel->fdw_private;
 	ListCell   *lc;
 
+	info->zone_share = zone_share(root, baserel, info);
 	add_lookup_path(root, baserel, baserel->lateral_relids);
 	add_scan_path(root, baserel, baserel->lateral_relids);
 	add_partial_scan_path(root, baserel);
 	if (info->has_index)
 	{
-		info->correlation = key_correlation(root, baserel, &info->key);
+		info->correlation = column_correlation(root, baserel, info->key.attnum[0]);
 		add_range_paths(root, baserel, baserel->lateral_relids, false);
 	}
 
@@ -793,6 +588,9 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	List	   *bound_attrs = NIL;
 	int			direction = 0;
 	ListCell   *lc;
+
+	if (IS_UPPER_REL(baserel))
+		return strata_count_plan(best_path, tlist);
 
 	matches.array = -1;
 	if (list_length(best_path->fdw_private) == 2)
@@ -854,6 +652,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, bounds.columns);
 	private = lappend(private, bounds.ops);
 	private = lappend(private, bound_attrs);
+	private = lappend(private, makeInteger(0));
 	Assert(list_length(private) == STRATA_SCAN_PRIVATE_LENGTH);
 
 	return make_foreignscan(tlist, quals, baserel->relid, exprs, private, NIL, recheck_quals,

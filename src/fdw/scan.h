@@ -48,6 +48,8 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_RANGE_OPS,
 	/* IntList: their attribute numbers */
 	STRATA_SCAN_RANGE_ATTRS,
+	/* Integer: table whose rows are counted, 0: rows are returned */
+	STRATA_SCAN_COUNT_OF,
 	STRATA_SCAN_PRIVATE_LENGTH
 } StrataScanPrivate;
 
@@ -118,6 +120,17 @@ extern AttrNumber *strata_layer_map(Relation layer_table, const StrataStore *sto
 
 /* ---- executor ---- */
 
+/*
+ * A parallel-aware scan in shared memory.  Under EXPLAIN ANALYZE each worker
+ * has a slot for what it read, over all its launches.
+ */
+typedef struct StrataParallelScan
+{
+	StrataSharedScan scan;
+	int			nslots;			/* 0: nobody asks */
+	StrataReadStats slot[FLEXIBLE_ARRAY_MEMBER];
+} StrataParallelScan;
+
 typedef struct StrataScanState
 {
 	/* from the plan */
@@ -137,9 +150,16 @@ typedef struct StrataScanState
 
 	/* scan */
 	bool		started;
-	StrataSharedScan *shared;	/* in a parallel-aware scan */
+	StrataParallelScan *parallel;	/* in a parallel-aware scan, while it runs */
+	StrataReadStats *slot;		/* a worker's, if it is to report */
+	StrataReadStats reported;	/* in slot, of earlier launches */
+	uint64		told;			/* row groups when the slot was last set */
+	StrataReadStats workers;	/* the leader's: what workers read */
 	StrataScan *scan;
 	StrataPrune *prune;			/* NULL: nothing to skip by */
+
+	/* count */
+	bool		is_count;
 
 	/* key lookup */
 	bool		is_lookup;
@@ -172,6 +192,14 @@ typedef struct StrataScanState
 	MemoryContext mcxt;			/* the state's own */
 	MemoryContext restart_mcxt; /* values of lookup and prune clauses */
 } StrataScanState;
+
+/* count.c; state->view is there */
+extern ForeignScan *strata_count_plan(ForeignPath *path, List *tlist);
+extern void strata_count_next(StrataScanState *state, TupleTableSlot *slot);
+
+/* scan_parallel.c: what was read for a node, in all processes; worker's report of it */
+extern StrataReadStats strata_scan_stats(StrataScanState *state);
+extern void strata_scan_tell(StrataScanState *state);
 
 /* scan_range.c */
 extern void strata_range_begin(StrataScanState *state, List *private, List *exprs,

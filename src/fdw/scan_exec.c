@@ -131,6 +131,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
 	EState	   *estate = node->ss.ps.state;
 	Relation	rel = node->ss.ss_currentRelation;
+	bool		is_count = intVal(list_nth(plan->fdw_private, STRATA_SCAN_COUNT_OF)) != 0;
 	List	   *lookup_ops = list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS);
 	StrataScanState *state;
 	MemoryContext mcxt;
@@ -139,6 +140,10 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 
 	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
 		return;
+
+	/* core opens the relation whose rows are returned, not one that is counted */
+	if (is_count)
+		rel = ExecGetRangeTableRelation(estate, bms_singleton_member(strata_scan_relids(plan)));
 
 	mcxt = AllocSetContextCreate(estate->es_query_cxt, "strata scan", ALLOCSET_DEFAULT_SIZES);
 	oldcxt = MemoryContextSwitchTo(mcxt);
@@ -149,6 +154,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	state->layer = intVal(list_nth(plan->fdw_private, STRATA_SCAN_LAYER));
 	state->snapshot = estate->es_snapshot;
 	state->array_key = -1;
+	state->is_count = is_count;
 
 	if (state->layer == STRATA_LAYER_ALL)
 		state->store = strata_store_open(RelationGetRelid(rel));
@@ -191,7 +197,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	strata_memtable_flush(RelationGetRelid(state->storage), writing_command(estate));
 
 	/* a recheck locks nothing */
-	if (estate->es_epq_active == NULL)
+	if (estate->es_epq_active == NULL && !is_count)
 		prepare_locking(state, node, plan);
 
 	node->fdw_state = state;
@@ -342,8 +348,8 @@ start_scan(StrataScanState *state, ExprContext *econtext)
 										state->prune ? strata_prune_skip : NULL, state->prune);
 	else
 		state->scan = strata_scan_begin_layer(state->view, state->needed, state->layer);
-	if (state->shared != NULL)
-		strata_scan_share(state->scan, state->shared);
+	if (state->parallel != NULL)
+		strata_scan_share(state->scan, &state->parallel->scan);
 	MemoryContextSwitchTo(oldcxt);
 }
 
@@ -585,7 +591,9 @@ begin_reading(StrataScanState *state)
 		return;
 
 	oldcxt = MemoryContextSwitchTo(state->mcxt);
-	state->view = strata_view_begin(state->store, state->storage, state->snapshot);
+	state->view = state->is_lookup ?
+		strata_view_begin_lookups(state->store, state->storage, state->snapshot) :
+		strata_view_begin(state->store, state->storage, state->snapshot);
 	if (state->is_lookup)
 		state->lookup = strata_lookup_begin(state->view, state->needed);
 	MemoryContextSwitchTo(oldcxt);
@@ -606,7 +614,7 @@ strataIterateForeignScan(ForeignScanState *node)
 		ExprContext *econtext = node->ss.ps.ps_ExprContext;
 
 		/* a layer table has its columns mapped, any other has the store's */
-		if (state->map == NULL &&
+		if (state->map == NULL && !state->is_count &&
 			slot->tts_tupleDescriptor->natts != state->store->desc->natts)
 			elog(ERROR, "row type of %s changed during the query", state->store->name);
 
@@ -615,9 +623,18 @@ strataIterateForeignScan(ForeignScanState *node)
 			start_lookup(state, econtext);
 		else if (state->is_range)
 			strata_range_start(state, econtext);
-		else
+		else if (!state->is_count)
 			start_scan(state, econtext);
 		state->started = true;
+	}
+
+	if (state->is_count)
+	{
+		MemoryContext oldcxt = MemoryContextSwitchTo(state->mcxt);
+
+		strata_count_next(state, slot);
+		MemoryContextSwitchTo(oldcxt);
+		return slot;
 	}
 
 	for (;;)
@@ -630,6 +647,11 @@ strataIterateForeignScan(ForeignScanState *node)
 			found = next_scanned(state, slot, &tid);
 		if (!found)
 			break;
+		if (unlikely(state->slot != NULL) && state->view->stats.groups_read != state->told)
+		{
+			state->told = state->view->stats.groups_read;
+			strata_scan_tell(state);
+		}
 
 		ExecStoreVirtualTuple(slot);
 		slot->tts_tid = tid;
@@ -662,49 +684,6 @@ strataReScanForeignScan(ForeignScanState *node)
 	state->scan = NULL;
 	MemoryContextReset(state->restart_mcxt);
 	state->started = false;
-}
-
-/* ---- parallel scans ---- */
-
-/*
- * Memtables are the leader's: it has flushed them when its scan began, before
- * any worker started.  A worker makes a view of its own, of the same snapshot.
- */
-bool
-strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
-{
-	return true;
-}
-
-Size
-strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt)
-{
-	return sizeof(StrataSharedScan);
-}
-
-void
-strataInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt, void *coordinate)
-{
-	StrataSharedScan *shared = (StrataSharedScan *) coordinate;
-
-	pg_atomic_init_u32(&shared->pending, 0);
-	pg_atomic_init_u32(&shared->groups, 0);
-	((StrataScanState *) node->fdw_state)->shared = shared;
-}
-
-void
-strataReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt, void *coordinate)
-{
-	StrataSharedScan *shared = (StrataSharedScan *) coordinate;
-
-	pg_atomic_write_u32(&shared->pending, 0);
-	pg_atomic_write_u32(&shared->groups, 0);
-}
-
-void
-strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *coordinate)
-{
-	((StrataScanState *) node->fdw_state)->shared = (StrataSharedScan *) coordinate;
 }
 
 void

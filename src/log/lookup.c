@@ -243,8 +243,9 @@ lookup_by_index(StrataLookup *lookup, const StrataKeyProbe *probe, Oid index,
 		more = strata_keyindex_probe(lookup->probe, probe->values, &candidate);
 	for (; more; more = strata_keyindex_probe_next(lookup->probe, &candidate))
 	{
-		StrataRowGroup *group = strata_manifest_group(view->manifest,
-													  strata_tid_group(&candidate));
+		StrataRowGroup *group = strata_manifest_find_group(view->manifest, view->store,
+														   view->snapshot,
+														   strata_tid_group(&candidate));
 		uint32		row = strata_tid_row(&candidate);
 
 		CHECK_FOR_INTERRUPTS();
@@ -281,12 +282,14 @@ static bool
 lookup_by_hash(StrataLookup *lookup, const StrataKeyProbe *probe,
 			   Datum *values, bool *isnull, ItemPointer tid)
 {
-	StrataManifest *manifest = lookup->view->manifest;
+	StrataManifest *manifest;
 	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata zone maps",
 											   ALLOCSET_DEFAULT_SIZES);
 	bool		found = false;
 	int			i;
 
+	strata_view_complete(lookup->view);
+	manifest = lookup->view->manifest;
 	for (i = 0; i < manifest->ngroups && !found; i++)
 	{
 		StrataRowGroup *group = &manifest->groups[i];
@@ -446,7 +449,9 @@ find_pending_tid(StrataLookup *lookup, const ItemPointerData *tid, int *entry, u
 static StrataGroupReader *
 find_base_tid(StrataLookup *lookup, const ItemPointerData *tid, uint32 *row)
 {
-	StrataRowGroup *group = strata_manifest_group(lookup->view->manifest, strata_tid_group(tid));
+	StrataView *view = lookup->view;
+	StrataRowGroup *group = strata_manifest_find_group(view->manifest, view->store,
+													   view->snapshot, strata_tid_group(tid));
 
 	*row = strata_tid_row(tid);
 	if (group == NULL || *row >= group->ref.rows)
@@ -531,7 +536,9 @@ lookup_key(StrataLookup *lookup, const StrataKeyProbe *probe,
 		}
 	}
 
-	if (view->manifest->ngroups == 0)
+	if (strata_manifest_outgrown(view->manifest))
+		strata_view_complete(view);
+	if (view->manifest->complete && view->manifest->ngroups == 0)
 		return false;
 	index = strata_view_index(view);
 	if (OidIsValid(index))

@@ -188,6 +188,7 @@ strata_ordered_begin(StrataView *view, const Bitmapset *needed, const StrataBoun
 	Bitmapset  *keys = NULL;
 	StrataScan *source;
 
+	strata_view_complete(view);
 	scan->part.report = ordered_report;
 	scan->view = view;
 	scan->mcxt = mcxt;

@@ -32,6 +32,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 
@@ -121,6 +122,7 @@ scan_create(StrataView *view, const Bitmapset *needed, StrataLayer layer,
 	MemoryContext old = MemoryContextSwitchTo(mcxt);
 	StrataScan *scan = palloc0(sizeof(StrataScan));
 
+	strata_view_complete(view);
 	scan->part.report = scan_report;
 	scan->view = view;
 	scan->layer = layer;
@@ -468,6 +470,60 @@ strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 		if (step != STEP_GROUP)
 			return step == STEP_ROW;
 	}
+}
+
+/* ---- counting ---- */
+
+/* Bits set among n of a bitmap from first on. */
+static uint64
+count_bits(const uint8 *bitmap, uint64 first, uint32 n)
+{
+	uint64		end = first + n;
+	uint64		count = 0;
+
+	if (bitmap == NULL)
+		return 0;
+	for (; first < end && first % 8 != 0; first++)
+		count += pending_bit(bitmap, first);
+	for (; end > first && end % 8 != 0; end--)
+		count += pending_bit(bitmap, end - 1);
+	return count + pg_popcount((const char *) bitmap + first / 8, (int) ((end - first) / 8));
+}
+
+/*
+ * The pending rows that win, and the base rows minus deletes minus superseded
+ * ones: every number is known before the first row would be visited.
+ */
+uint64
+strata_scan_count(StrataScan *scan)
+{
+	StrataManifest *manifest = scan->view->manifest;
+	uint64		count = 0;
+
+	Assert(scan->phase == SCAN_START && scan->shared == NULL);
+	if (scan->layer != STRATA_LAYER_BASE)
+	{
+		start_pending(scan);
+		while (next_entry(scan))
+			count += scan->nrows - count_bits(scan->losers, scan->first_key, scan->nrows);
+		end_pending(scan);
+	}
+	if (scan->layer != STRATA_LAYER_WAL && !scan->pending_only)
+	{
+		uint64		superseded = scan->stats.superseded;
+
+		start_base(scan);
+		superseded = scan->stats.superseded - superseded;
+		for (int i = 0; i < manifest->ngroups; i++)
+		{
+			if (!scan->skipped[i])
+				count += manifest->groups[i].ref.rows - manifest->groups[i].ndeleted;
+		}
+		count -= superseded;
+	}
+	scan->phase = SCAN_DONE;
+	scan_report(&scan->part, &scan->view->stats);
+	return count;
 }
 
 void

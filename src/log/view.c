@@ -42,8 +42,8 @@
 #define MEMO_NO		1
 #define MEMO_YES	2
 
-StrataView *
-strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot)
+static StrataView *
+view_begin(StrataStore *store, Relation storage, Snapshot snapshot, bool lookups)
 {
 	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata view",
 											   ALLOCSET_DEFAULT_SIZES);
@@ -57,13 +57,40 @@ strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot)
 	view->store = store;
 	view->storage = storage;
 	view->snapshot = snapshot;
-	view->manifest = strata_manifest_get(store, storage, snapshot);
+	view->manifest = lookups ? strata_manifest_get_for_lookups(store, storage, snapshot) :
+		strata_manifest_get(store, storage, snapshot);
 	view->pending = strata_pending_current(store, storage, view->manifest, &view->end);
 	private->nmemo = (view->end + MEMO_CHUNK - 1) / MEMO_CHUNK;
 	if (private->nmemo > 0)
 		private->memo = palloc0(sizeof(uint8 *) * private->nmemo);
 	MemoryContextSwitchTo(old);
 	return view;
+}
+
+StrataView *
+strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot)
+{
+	return view_begin(store, storage, snapshot, false);
+}
+
+StrataView *
+strata_view_begin_lookups(StrataStore *store, Relation storage, Snapshot snapshot)
+{
+	return view_begin(store, storage, snapshot, true);
+}
+
+void
+strata_view_complete(StrataView *view)
+{
+	MemoryContext old;
+
+	if (view->manifest->complete)
+		return;
+
+	/* the one there was stays pinned: its row groups may be in use */
+	old = MemoryContextSwitchTo(view->private_data->mcxt);
+	view->manifest = strata_manifest_get(view->store, view->storage, view->snapshot);
+	MemoryContextSwitchTo(old);
 }
 
 void

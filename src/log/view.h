@@ -46,6 +46,10 @@ typedef struct StrataView
 } StrataView;
 
 extern StrataView *strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot);
+
+/* For lookups alone: its manifest may not be complete. */
+extern StrataView *strata_view_begin_lookups(StrataStore *store, Relation storage,
+											 Snapshot snapshot);
 extern void strata_view_end(StrataView *view);
 
 /* stats, what lookups and scans still open have read included. */
@@ -95,6 +99,12 @@ extern StrataScan *strata_scan_begin(StrataView *view, const Bitmapset *needed,
  */
 extern bool strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid);
 extern void strata_scan_end(StrataScan *scan);
+
+/*
+ * How many rows a scan returns, found out without visiting them; called
+ * instead of strata_scan_next.  Not of a scan that several processes share.
+ */
+extern uint64 strata_scan_count(StrataScan *scan);
 
 /*
  * A scan that several processes share: one of them reads the pending part,

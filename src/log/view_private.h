@@ -41,6 +41,9 @@ typedef struct StrataViewPrivate
 /* The key index usable for exact answers, or InvalidOid; looked for once. */
 extern Oid	strata_view_index(StrataView *view);
 
+/* See to it that the view's manifest has all row groups. */
+extern void strata_view_complete(StrataView *view);
+
 extern void strata_view_add_part(StrataView *view, StrataViewPart *part);
 extern void strata_view_remove_part(StrataView *view, StrataViewPart *part);
 

@@ -128,6 +128,11 @@ enum
 	PASS_BYTES_READ,
 	PASS_BYTES_WRITTEN,
 	PASS_PEAK_MEMORY,
+	PASS_INCARNATION,
+	PASS_BASE_GROUPS,
+	PASS_BASE_ROWS,
+	PASS_BASE_RAW_BYTES,
+	PASS_BASE_BYTES,
 	PASS_STARTED,
 	PASS_ENDED,
 	PASS_NATTS
@@ -240,6 +245,18 @@ strata_table_scan_begin_at(StrataTableScan *scan, StrataTable table, LOCKMODE lo
 					Int32GetDatum((int32) second));
 	else
 		ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(second));
+	scan_begin(scan, table, lockmode, keys, 2, snapshot, table_defs[table].index);
+}
+
+void
+strata_table_scan_begin_after(StrataTableScan *scan, StrataTable table, LOCKMODE lockmode,
+							  Oid store, int64 second, Snapshot snapshot)
+{
+	ScanKeyData keys[2];
+
+	Assert(table_defs[table].second_type == INT8OID);
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(store));
+	ScanKeyInit(&keys[1], 2, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(second));
 	scan_begin(scan, table, lockmode, keys, 2, snapshot, table_defs[table].index);
 }
 
@@ -445,17 +462,30 @@ strata_decode_deletes(Relation rel, HeapTuple tuple, StrataDeletesRow *row)
 	row->incarnation = decode_incarnation(STRATA_TABLE_DELETES, values[DELETES_INCARNATION]);
 	row->ntids = decode_number(STRATA_TABLE_DELETES, values[DELETES_N],
 							   0, PG_INT64_MAX, "number of rows");
-	row->tids = DatumGetByteaP(values[DELETES_TIDS]);
+	row->tids = (bytea *) DatumGetPointer(values[DELETES_TIDS]);
 }
 
-int64
-strata_decode_pass_id(Relation rel, HeapTuple tuple)
+void
+strata_decode_pass(Relation rel, HeapTuple tuple, StrataPassRow *row)
 {
 	Datum		values[PASS_NATTS];
 	bool		isnull[PASS_NATTS];
+	text	   *what;
 
 	deform(STRATA_TABLE_PASS, rel, tuple, values, isnull, -1);
-	return DatumGetInt64(values[PASS_ID]);
+	row->id = decode_number(STRATA_TABLE_PASS, values[PASS_ID], 1, PG_INT64_MAX, "id");
+	what = DatumGetTextPP(values[PASS_WHAT]);
+	row->merge = VARSIZE_ANY_EXHDR(what) == strlen(STRATA_PASS_MERGE) &&
+		memcmp(VARDATA_ANY(what), STRATA_PASS_MERGE, strlen(STRATA_PASS_MERGE)) == 0;
+	row->incarnation = decode_incarnation(STRATA_TABLE_PASS, values[PASS_INCARNATION]);
+	row->base_groups = decode_number(STRATA_TABLE_PASS, values[PASS_BASE_GROUPS],
+									 0, PG_INT64_MAX, "row groups");
+	row->base_rows = decode_number(STRATA_TABLE_PASS, values[PASS_BASE_ROWS],
+								   0, PG_INT64_MAX, "rows");
+	row->base_raw_bytes = decode_number(STRATA_TABLE_PASS, values[PASS_BASE_RAW_BYTES],
+										0, PG_INT64_MAX, "bytes");
+	row->base_bytes = decode_number(STRATA_TABLE_PASS, values[PASS_BASE_BYTES],
+									0, PG_INT64_MAX, "bytes");
 }
 
 /* ---- store rows ---- */
@@ -711,6 +741,11 @@ strata_pass_row_insert(Oid ftrelid, int64 id, const StrataPassRecord *record)
 	values[PASS_BYTES_READ] = Int64GetDatum(record->bytes_read);
 	values[PASS_BYTES_WRITTEN] = Int64GetDatum(record->bytes_written);
 	values[PASS_PEAK_MEMORY] = Int64GetDatum(record->peak_memory);
+	values[PASS_INCARNATION] = Int32GetDatum((int32) record->incarnation);
+	values[PASS_BASE_GROUPS] = Int64GetDatum(record->base_groups);
+	values[PASS_BASE_ROWS] = Int64GetDatum(record->base_rows);
+	values[PASS_BASE_RAW_BYTES] = Int64GetDatum(record->base_raw_bytes);
+	values[PASS_BASE_BYTES] = Int64GetDatum(record->base_bytes);
 	values[PASS_STARTED] = TimestampTzGetDatum(record->started);
 	values[PASS_ENDED] = TimestampTzGetDatum(record->ended);
 	insert_row(STRATA_TABLE_PASS, values, isnull);

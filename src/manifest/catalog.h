@@ -78,8 +78,19 @@ typedef struct StrataDeletesRow
 	int			seq;
 	uint32		incarnation;
 	uint64		ntids;
-	bytea	   *tids;
+	bytea	   *tids;			/* as stored, maybe toasted */
 } StrataDeletesRow;
+
+typedef struct StrataPassRow
+{
+	int64		id;
+	bool		merge;			/* else it removed row groups */
+	uint32		incarnation;
+	int64		base_groups;	/* of the base table after it */
+	int64		base_rows;
+	int64		base_raw_bytes;
+	int64		base_bytes;
+} StrataPassRow;
 
 /* Name of a table, for messages. */
 extern const char *strata_table_name(StrataTable table);
@@ -106,6 +117,10 @@ extern void strata_table_scan_begin(StrataTableScan *scan, StrataTable table,
 extern void strata_table_scan_begin_at(StrataTableScan *scan, StrataTable table,
 									   LOCKMODE lockmode, Oid store, int64 second,
 									   Snapshot snapshot);
+/* The same for rows whose second key column, an int8, is greater than the value. */
+extern void strata_table_scan_begin_after(StrataTableScan *scan, StrataTable table,
+										  LOCKMODE lockmode, Oid store, int64 second,
+										  Snapshot snapshot);
 extern HeapTuple strata_table_scan_next(StrataTableScan *scan);
 extern void strata_table_scan_end(StrataTableScan *scan);
 
@@ -119,7 +134,7 @@ extern void strata_decode_shard(Relation rel, HeapTuple tuple, StrataShardRow *r
 extern void strata_decode_group(Relation rel, HeapTuple tuple, StrataGroupRow *row);
 extern void strata_decode_dictionary(Relation rel, HeapTuple tuple, StrataDictionaryRow *row);
 extern void strata_decode_deletes(Relation rel, HeapTuple tuple, StrataDeletesRow *row);
-extern int64 strata_decode_pass_id(Relation rel, HeapTuple tuple);
+extern void strata_decode_pass(Relation rel, HeapTuple tuple, StrataPassRow *row);
 extern void strata_table_corrupted(StrataTable table, const char *what) pg_attribute_noreturn();
 
 /* ---- store rows ---- */

@@ -52,6 +52,7 @@ typedef struct StrataManifest
 {
 	Oid			storage;
 	bool		merged;			/* false: snapshot sees nothing merged */
+	bool		complete;		/* false: for lookups; of the rest only shards */
 	uint32		incarnation;
 	int			nshards;
 	StrataShardState shards[STRATA_MAX_SHARDS];
@@ -69,6 +70,11 @@ typedef struct StrataManifest
 	bool		cached;			/* on the backend's list, found by what follows */
 	Oid			relfilenode;
 	uint64		pass;			/* newest pass it includes */
+	int64		pass_id;		/* its number in strata.pass, 0: no pass */
+	int			maxgroups;
+	struct StrataDeletesId *deletes;	/* [ndeletes_rows], those applied */
+	int			maxdeletes;
+	struct StrataPartial *partial;	/* when not complete */
 	Size		memory;
 	dlist_head	pins;
 	dlist_node	link;
@@ -83,6 +89,13 @@ extern StrataManifest *strata_manifest_get(StrataStore *store, Relation storage,
 										   Snapshot snapshot);
 extern void strata_manifest_release(StrataManifest *manifest);
 
+/*
+ * The same for a reader that needs single row groups, found with
+ * strata_manifest_find_group: may not be complete.
+ */
+extern StrataManifest *strata_manifest_get_for_lookups(StrataStore *store, Relation storage,
+													   Snapshot snapshot);
+
 /* Pin one that is pinned a second time, for CurrentMemoryContext. */
 extern StrataManifest *strata_manifest_pin(StrataManifest *manifest);
 
@@ -90,7 +103,18 @@ extern StrataManifest *strata_manifest_pin(StrataManifest *manifest);
 extern StrataManifest *strata_manifest_get_uncached(StrataStore *store, Relation storage,
 													Snapshot snapshot);
 
-/* Binary search; NULL when the snapshot does not see that row group. */
+/*
+ * The row group of that number, NULL when snapshot, which the manifest was got
+ * for, does not see it.  Of a manifest that is not complete its row is read;
+ * what is returned then has no zone maps, and lives as long as the manifest.
+ */
+extern StrataRowGroup *strata_manifest_find_group(StrataManifest *manifest, StrataStore *store,
+												  Snapshot snapshot, uint32 number);
+
+/* Not complete, and asked for so many row groups that all had better be read. */
+extern bool strata_manifest_outgrown(const StrataManifest *manifest);
+
+/* The same as find_group, of a complete one, by binary search. */
 extern StrataRowGroup *strata_manifest_group(StrataManifest *manifest, uint32 number);
 
 static inline bool
@@ -99,6 +123,21 @@ strata_row_deleted(const StrataRowGroup *group, uint32 row)
 	return group->deleted != NULL &&
 		(group->deleted[row >> 3] & (1 << (row & 7))) != 0;
 }
+
+/* How much there is, by what a snapshot sees. */
+typedef struct StrataManifestTotals
+{
+	uint64		merged_rows;	/* ever merged, as strata_log_totals counts */
+	uint64		merged_bytes;
+	uint64		groups;
+	uint64		live_rows;
+	uint64		raw_bytes;
+	uint64		stored_bytes;
+} StrataManifestTotals;
+
+/* For the planner: costs the same however many row groups there are. */
+extern void strata_manifest_totals(StrataStore *store, Relation storage, Snapshot snapshot,
+								   StrataManifestTotals *totals);
 
 /*
  * The newest committed shard states, without the rest of a manifest.  False
@@ -134,29 +173,12 @@ extern StrataDictionaryRef *strata_manifest_dictionaries(Oid ftrelid, uint32 inc
 
 /* ---- writing, by passes (own transaction sees it after a CCI) ---- */
 
-extern void strata_manifest_set_shard(StrataStore *store, int shard,
-									  const StrataShardState *state, uint32 incarnation);
-extern void strata_manifest_add_group(StrataStore *store, uint32 incarnation,
-									  uint32 number, const StrataGroupRef *ref,
-									  bytea *zones);
-extern void strata_manifest_add_dictionary(StrataStore *store, uint32 incarnation,
-										   const StrataDictionaryRef *ref);
-extern void strata_manifest_remove_group(StrataStore *store, uint32 number);
-
-/* tids: sorted, encoded (number << 16 | row); one strata.deletes row. */
-extern void strata_manifest_add_deletes(StrataStore *store, uint32 incarnation,
-										const uint64 *tids, uint64 ntids);
-
-/*
- * Replace all visible deletes rows by one, keeping only live groups' rows.
- * gone (may be NULL) says, by index in manifest, which groups go now.
- */
-extern void strata_manifest_fold_deletes(StrataStore *store, StrataManifest *manifest,
-										 const bool *gone);
+#define STRATA_PASS_MERGE	"merge"		/* adds row groups and deletes */
+#define STRATA_PASS_COMPACT "compact"	/* removes row groups, too */
 
 typedef struct StrataPassRecord
 {
-	const char *what;			/* 'merge', 'compact', 'sweep' */
+	const char *what;			/* STRATA_PASS_MERGE or STRATA_PASS_COMPACT */
 	int64		generations_merged;
 	int64		generations_left;
 	int64		bytes_merged;	/* of the generations; not on record */
@@ -173,10 +195,39 @@ typedef struct StrataPassRecord
 	int64		bytes_read;
 	int64		bytes_written;
 	int64		peak_memory;
+	uint32		incarnation;
+	int64		base_groups;	/* of the base table, in the end after the pass */
+	int64		base_rows;
+	int64		base_raw_bytes;
+	int64		base_bytes;
 	TimestampTz started;
 	TimestampTz ended;
 } StrataPassRecord;
 
+extern void strata_manifest_set_shard(StrataStore *store, int shard,
+									  const StrataShardState *state, uint32 incarnation);
+extern void strata_manifest_add_group(StrataStore *store, uint32 incarnation,
+									  uint32 number, const StrataGroupRef *ref,
+									  bytea *zones, StrataPassRecord *record);
+extern void strata_manifest_add_dictionary(StrataStore *store, uint32 incarnation,
+										   const StrataDictionaryRef *ref);
+extern void strata_manifest_remove_group(StrataStore *store, uint32 number,
+										 StrataPassRecord *record);
+
+/* tids: sorted, encoded (number << 16 | row); one strata.deletes row. */
+extern void strata_manifest_add_deletes(StrataStore *store, uint32 incarnation,
+										const uint64 *tids, uint64 ntids);
+
+/*
+ * Replace all visible deletes rows by one, keeping only live groups' rows.
+ * gone (may be NULL) says, by index in manifest, which groups go now.
+ */
+extern void strata_manifest_fold_deletes(StrataStore *store, StrataManifest *manifest,
+										 const bool *gone);
+
+/* The base table as a pass finds it; row groups added and removed count on. */
+extern void strata_manifest_start_record(const StrataManifest *manifest,
+										 StrataPassRecord *record);
 extern void strata_manifest_add_pass(StrataStore *store, const StrataPassRecord *record);
 
 /*

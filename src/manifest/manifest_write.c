@@ -42,7 +42,7 @@ strata_manifest_set_shard(StrataStore *store, int shard, const StrataShardState 
 
 void
 strata_manifest_add_group(StrataStore *store, uint32 incarnation, uint32 number,
-						  const StrataGroupRef *ref, bytea *zones)
+						  const StrataGroupRef *ref, bytea *zones, StrataPassRecord *record)
 {
 	StrataGroupRow row = {
 		.number = number,
@@ -51,14 +51,18 @@ strata_manifest_add_group(StrataStore *store, uint32 incarnation, uint32 number,
 		.zones = zones};
 
 	strata_group_row_insert(store->ftrelid, &row);
+	record->base_groups++;
+	record->base_raw_bytes += (int64) ref->raw_bytes;
+	record->base_bytes += (int64) ref->length;
 	STRATA_PAUSE("manifest-group-added");
 }
 
 void
-strata_manifest_remove_group(StrataStore *store, uint32 number)
+strata_manifest_remove_group(StrataStore *store, uint32 number, StrataPassRecord *record)
 {
 	StrataTableScan scan;
 	HeapTuple	tuple;
+	StrataGroupRow row;
 
 	strata_table_scan_begin_at(&scan, STRATA_TABLE_ROW_GROUP, RowExclusiveLock,
 							   store->ftrelid, number, NULL);
@@ -68,8 +72,23 @@ strata_manifest_remove_group(StrataStore *store, uint32 number)
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("table %s.%s lacks row group %u of %s", STRATA_SCHEMA,
 						strata_table_name(STRATA_TABLE_ROW_GROUP), number, store->name)));
+	strata_decode_group(scan.rel, tuple, &row);
+	record->base_groups--;
+	record->base_raw_bytes -= (int64) row.ref.raw_bytes;
+	record->base_bytes -= (int64) row.ref.length;
 	CatalogTupleDelete(scan.rel, &tuple->t_self);
 	strata_table_scan_end(&scan);
+}
+
+/* The base table as a pass finds it. */
+void
+strata_manifest_start_record(const StrataManifest *manifest, StrataPassRecord *record)
+{
+	record->incarnation = manifest->incarnation;
+	record->base_groups = manifest->ngroups;
+	record->base_rows = (int64) manifest->live_rows;
+	record->base_raw_bytes = (int64) manifest->raw_bytes;
+	record->base_bytes = (int64) manifest->stored_bytes;
 }
 
 /*
@@ -162,7 +181,12 @@ strata_manifest_add_pass(StrataStore *store, const StrataPassRecord *record)
 	for (int n = 1; HeapTupleIsValid(tuple = strata_table_scan_next(&scan)); n++)
 	{
 		if (n == 1)
-			id = strata_decode_pass_id(scan.rel, tuple) + 1;
+		{
+			StrataPassRow row;
+
+			strata_decode_pass(scan.rel, tuple, &row);
+			id = row.id + 1;
+		}
 		if (n >= PASSES_KEPT)
 			CatalogTupleDelete(scan.rel, &tuple->t_self);
 	}

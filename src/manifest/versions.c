@@ -148,7 +148,8 @@ strata_manifest_deleted_for_all(Oid ftrelid, uint32 incarnation, TransactionId h
 		old = MemoryContextSwitchTo(work);
 		strata_decode_deletes(scan.rel, tuple, &row);
 		if (row.incarnation == incarnation)
-			strata_deletes_decode(row.tids, row.ntids, callback, arg);
+			strata_deletes_decode(DatumGetByteaP(PointerGetDatum(row.tids)), row.ntids,
+								  callback, arg);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(work);
 	}

@@ -347,7 +347,7 @@ compact_flip(Compact *compact)
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		deleted_gone += manifest->groups[i].ndeleted;
-		strata_manifest_remove_group(env->store, manifest->groups[i].number);
+		strata_manifest_remove_group(env->store, manifest->groups[i].number, &compact->record);
 	}
 	compact->result->rows_dropped = (int64) deleted_gone;
 	if (deleted_gone > 0 && deleted_gone >= deleted / COMPACT_FOLD_FRACTION)
@@ -367,6 +367,7 @@ compact_rewrite(Compact *compact)
 	bool		index_present = false;
 
 	strata_meta_begin_pass(env->storage, GetTopFullTransactionId());
+	strata_manifest_start_record(env->manifest, &compact->record);
 
 	/* No index is probed: only the new TIDs are added, to every one. */
 	if (store->key.natts > 0)
@@ -422,7 +423,7 @@ strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
 	compact = palloc0(sizeof(Compact));
 	compact->env = &env;
 	compact->result = out;
-	compact->record.what = "compact";
+	compact->record.what = STRATA_PASS_COMPACT;
 	compact->record.started = out->started = GetCurrentTimestamp();
 	STRATA_PAUSE("compact-begin");
 

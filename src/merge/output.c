@@ -74,7 +74,7 @@ output_write_group(StrataOutput *output)
 	strata_group_writer_write(output->writer, output->storage, &extent, &ref, &zones);
 	STRATA_PAUSE("pass-group-written");
 	strata_manifest_add_group(output->store, output->manifest->incarnation, output->number,
-							  &ref, zones);
+							  &ref, zones, output->record);
 	length += strata_dictionaries_learn(output->dictionaries, output->writer, length,
 										output->tick, output->tick_arg);
 	strata_group_writer_end(output->writer);

@@ -269,7 +269,7 @@ pass_adopt_group(StrataPass *pass, const StrataPendingEntry *entry)
 		}
 	}
 	strata_manifest_add_group(pass->store, pass->manifest->incarnation, number, ref,
-							  strata_group_zones(reader));
+							  strata_group_zones(reader), pass->record);
 	strata_group_io(reader, &bytes_read, &bytes_decoded);
 	strata_group_close(reader);
 
@@ -469,6 +469,7 @@ pass_fold(StrataPass *pass)
 	 * the newest manifest is not theirs.
 	 */
 	strata_meta_begin_pass(pass->storage, GetTopFullTransactionId());
+	strata_manifest_start_record(pass->manifest, record);
 
 	/* Before any of this pass's own are there: all that are visible go. */
 	if (pass->manifest->ndeletes_rows > PASS_MAX_DELETES_ROWS)
@@ -520,6 +521,7 @@ pass_fold(StrataPass *pass)
 	if (pass->supersede != NULL)
 		strata_supersede_finish(pass->supersede, pass_superseded, pass_tick, pass, record);
 	record->rows_inserted = (int64) pass->winners - record->rows_replaced;
+	record->base_rows += record->rows_inserted - record->rows_deleted;
 	pass_sample_memory(pass);
 
 	STRATA_PAUSE("pass-before-manifest");
@@ -562,7 +564,7 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	bool		present;
 
 	memset(out, 0, sizeof(*out));
-	out->what = "merge";
+	out->what = STRATA_PASS_MERGE;
 	if (blocked_by != NULL)
 		*blocked_by = InvalidFullTransactionId;
 

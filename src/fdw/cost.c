@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * cost.c
+ *	  What reading a store costs, by how it is read.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/cost.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "fdw/plan.h"
+
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+
+/*
+ * Costs beside the planner's own parameters, in units of a sequential page
+ * read.
+ */
+/* decompressing and decoding a page's worth of raw column data */
+#define DECODE_PAGE_COST	2.0
+/* the same of a stored page of the log */
+#define DECODE_PENDING_COST 0.6
+/* opening a row group: footer and key hashes */
+#define OPEN_GROUP_COST		2.0
+/* finding out whether a pending row hides a base row, in operator calls */
+#define SUPERSEDE_OPERATORS	20
+/* descending the key index and the hash of pending keys, in operator calls */
+#define PROBE_OPERATORS		150
+/* one row of a row group by its number, in operator calls: from where the one
+ * before was, and for each column from anywhere */
+#define FETCH_OPERATORS		6
+#define SCATTER_OPERATORS	40
+/* raw bytes of a vector, what is decoded for one column of one row */
+#define VECTOR_BYTES		8192
+/* fraction of the key index's pages that is filled, and bytes per entry
+ * beside the key */
+#define INDEX_FILL			0.7
+#define INDEX_ENTRY_BYTES	20
+
+/* Share of the stored bytes that the needed columns are. */
+double
+strata_needed_fraction(const StrataPlanInfo *info)
+{
+	return info->all_width > 0 ? info->needed_width / info->all_width : 1;
+}
+
+/* What evaluating the clauses that stay with the executor costs. */
+static void
+add_qual_cost(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double tuples,
+			  double rows, Cost *startup, Cost *run)
+{
+	QualCost	qual = rel->baserestrictcost;
+
+	if (param_info != NULL)
+	{
+		QualCost	join_qual;
+
+		cost_qual_eval(&join_qual, param_info->ppi_clauses, root);
+		qual.startup += join_qual.startup;
+		qual.per_tuple += join_qual.per_tuple;
+	}
+
+	*startup += qual.startup + rel->reltarget->cost.startup;
+	*run += qual.per_tuple * tuples + rel->reltarget->cost.per_tuple * rows;
+}
+
+/* How many processes' worth of work each of a parallel scan's does. */
+double
+strata_parallel_divisor(int workers)
+{
+	double		leader = parallel_leader_participation ? 1 - 0.3 * workers : 0;
+
+	return workers + Max(leader, 0);
+}
+
+void
+strata_cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double rows,
+		  int workers, Cost *startup_cost, Cost *total_cost)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	double		fraction = strata_needed_fraction(info);
+	double		read = info->zone_share;
+	Cost		startup = 0;
+	Cost		run = 0;
+
+	run += read * seq_page_cost * info->base_stored * fraction / BLCKSZ;
+	run += read * DECODE_PAGE_COST * seq_page_cost * info->base_raw * fraction / BLCKSZ;
+	if (info->needed_columns > 0)
+		run += read * OPEN_GROUP_COST * seq_page_cost * info->ngroups;
+	run += read * info->base_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
+	add_qual_cost(root, rel, param_info,
+				  Max(rel->tuples - (1 - read) * info->base_rows, rows), rows, &startup, &run);
+	if (workers > 0)
+		run /= strata_parallel_divisor(workers);
+
+	/* one process reads the pending rows, each finds out what they supersede */
+	if (info->ngroups > 0)
+		startup += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
+	/* pending rows are read whole, and were written less tightly */
+	run += (1 + DECODE_PENDING_COST) * seq_page_cost * info->pending_bytes / BLCKSZ;
+	run += info->pending_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
+
+	/* shard pages and the first log page, so that no lookup costs more */
+	startup += seq_page_cost;
+	*startup_cost = startup;
+	*total_cost = startup + run;
+}
+
+/* Distinct pages among n random ones of a total of pages. */
+static double
+pages_touched(double n, double pages)
+{
+	pages = Max(pages, 1);
+	return Min(2 * pages * n / (2 * pages + n), pages);
+}
+
+/* Cost of touched pages: random ones when few of all, else nearly in order. */
+static Cost
+touch_cost(double touched, double pages)
+{
+	pages = Max(pages, 1);
+	return touched *
+		(random_page_cost - (random_page_cost - seq_page_cost) * sqrt(Min(touched / pages, 1)));
+}
+
+/*
+ * What decoding costs, each of so many times, when hits rows from anywhere are
+ * read: a vector for each column.  Vectors that stay in the cache are decoded
+ * once.
+ */
+static Cost
+scattered_decode_cost(const StrataPlanInfo *info, double hits, double loops)
+{
+	double		all = info->base_raw * strata_needed_fraction(info);
+	double bytes = hits * loops * Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES);
+
+	if (all <= strata_cache_size * 1024.0)
+		bytes = Min(bytes, all);
+	return DECODE_PAGE_COST * seq_page_cost * bytes / BLCKSZ / loops;
+}
+
+/* How often a path with these outer relations will run: at least so often. */
+static double
+loop_count(PlannerInfo *root, Relids outer)
+{
+	double		loops = 0;
+	int			relid = -1;
+
+	while ((relid = bms_next_member(outer, relid)) >= 0)
+	{
+		RelOptInfo *rel;
+
+		if (relid >= root->simple_rel_array_size)
+			continue;
+		rel = root->simple_rel_array[relid];
+		if (rel == NULL || IS_DUMMY_REL(rel) || rel->rows <= 0)
+			continue;
+		if (loops == 0 || rel->rows < loops)
+			loops = rel->rows;
+	}
+	return Max(loops, 1);
+}
+
+void
+strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double keys,
+			double rows, Cost *startup_cost, Cost *total_cost)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	double		fraction = strata_needed_fraction(info);
+	double		loops = param_info ? loop_count(root, param_info->ppi_req_outer) : 1;
+	double		base_share = info->base_rows / Max(info->base_rows + info->pending_rows, 1);
+	Cost		startup = 0;
+	Cost		run = 0;
+
+	run += keys * PROBE_OPERATORS * cpu_operator_cost;
+	if (info->base_rows > 0)
+	{
+		double		index_pages = ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) /
+									   (BLCKSZ * INDEX_FILL));
+		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
+		double		hits = Min(keys * base_share, info->base_rows);
+		double		touched;
+
+		touched = pages_touched(keys * loops, index_pages);
+		run += touch_cost(touched, index_pages) / loops;
+		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ), data_pages);
+		run += touch_cost(touched, data_pages) / loops;
+
+		run += scattered_decode_cost(info, hits, loops);
+	}
+	run += rows * cpu_tuple_cost;
+
+	/* the clauses that say the key are not evaluated: take theirs as nothing */
+	add_qual_cost(root, rel, NULL, 0, rows, &startup, &run);
+	run += rel->baserestrictcost.per_tuple * rows;
+
+	*startup_cost = startup;
+	*total_cost = startup + run;
+}
+
+/*
+ * A scan in key order of the share of all keys that is within bounds.  All
+ * pending rows are read and sorted first.
+ */
+void
+strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double share,
+						 double rows, Cost *startup_cost, Cost *total_cost)
+{
+	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
+	double		fraction = strata_needed_fraction(info);
+	double		loops = param_info ? loop_count(root, param_info->ppi_req_outer) : 1;
+	double		hits = Max(share * info->base_rows, 1);
+	double		index_pages = ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) /
+								   (BLCKSZ * INDEX_FILL));
+	double		sorted = share * info->pending_rows;
+	Cost		startup = 0;
+	Cost		run = 0;
+
+	if (info->pending_rows > 0)
+	{
+		startup += (1 + DECODE_PENDING_COST) * seq_page_cost * info->pending_bytes / BLCKSZ +
+			info->pending_rows * cpu_tuple_cost;
+		startup += 2 * cpu_operator_cost * sorted * log(Max(sorted, 2)) / log(2);
+		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
+	}
+	startup += PROBE_OPERATORS * cpu_operator_cost;
+	run += touch_cost(pages_touched(ceil(share * index_pages) * loops, index_pages),
+					  index_pages) /
+		   loops;
+	run += hits * cpu_index_tuple_cost;
+
+	if (!info->keys_only)
+	{
+		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
+		double		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ),
+											data_pages);
+		Cost		spread = touch_cost(touched, data_pages) / loops +
+			scattered_decode_cost(info, hits, loops);
+		Cost		dense = seq_page_cost * ceil(share * data_pages) +
+			DECODE_PAGE_COST * seq_page_cost * share * info->base_raw * fraction / BLCKSZ;
+
+		run += spread + info->correlation * (Min(dense, spread) - spread);
+		run += hits * cpu_operator_cost *
+			(FETCH_OPERATORS +
+			 info->needed_columns * (1 + (1 - info->correlation) * SCATTER_OPERATORS));
+	}
+	run += (hits + sorted) * cpu_tuple_cost;
+
+	add_qual_cost(root, rel, param_info, hits + sorted, rows, &startup, &run);
+	*startup_cost = startup;
+	*total_cost = startup + run;
+}
+
+/* Counting the rows of a table: the keys of pending rows are read, no more. */
+void
+strata_cost_count(const StrataPlanInfo *info, Cost *startup_cost, Cost *total_cost)
+{
+	Cost		cost = seq_page_cost;
+
+	if (info->pending_rows > 0)
+	{
+		cost += seq_page_cost * info->pending_bytes / BLCKSZ;
+		if (info->ngroups > 0)
+			cost += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
+	}
+	*startup_cost = cost;
+	*total_cost = cost + cpu_tuple_cost;
+}

@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.h
+ *	  What the planner's files share: how much a store holds, and what the ways
+ *	  of reading it cost.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/plan.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_PLAN_H
+#define STRATA_PLAN_H
+
+#include "fdw/fdw.h"
+
+#include "nodes/pathnodes.h"
+
+/* RelOptInfo.fdw_private */
+typedef struct StrataPlanInfo
+{
+	StrataLayer layer;
+	StrataKey	key;			/* natts 0: no lookups */
+
+	double		base_rows;		/* live */
+	double		base_raw;
+	double		base_stored;
+	double		ngroups;
+	double		pending_rows;
+	double		pending_bytes;
+	bool		has_index;		/* a usable key index */
+
+	double		all_width;		/* of a row */
+	double		needed_width;	/* of the columns that will be decoded */
+	double		key_width;
+	int			needed_columns;
+	bool		keys_only;		/* no other columns will be decoded */
+	double		correlation;	/* of key and place, squared */
+	double		zone_share;		/* of the row groups: what zone maps leave of them */
+} StrataPlanInfo;
+
+/* ---- cost.c; all set *startup and *total, in the planner's units ---- */
+
+extern void strata_cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
+							 double rows, int workers, Cost *startup_cost, Cost *total_cost);
+extern void strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
+							   double keys, double rows, Cost *startup_cost, Cost *total_cost);
+extern void strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
+							  double share, double rows, Cost *startup_cost, Cost *total_cost);
+extern void strata_cost_count(const StrataPlanInfo *info, Cost *startup_cost, Cost *total_cost);
+
+/* Share of the stored bytes that the needed columns are. */
+extern double strata_needed_fraction(const StrataPlanInfo *info);
+
+/* How many processes' worth of work each of a parallel scan's does. */
+extern double strata_parallel_divisor(int workers);
+
+#endif							/* STRATA_PLAN_H */
