@@ -58,6 +58,7 @@ extern void strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowi
 extern bool strata_locks_in_scan(Relation rel, CmdType operation);
 extern void strataAddForeignUpdateTargets(PlannerInfo *root, Index rtindex,
 										  RangeTblEntry *target_rte, Relation target_relation);
+extern void strata_unify_whole_rows(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid);
 extern List *strataPlanForeignModify(PlannerInfo *root, ModifyTable *plan,
 									 Index resultRelation, int subplan_index);
 extern void strataBeginForeignModify(ModifyTableState *mtstate, ResultRelInfo *rinfo,

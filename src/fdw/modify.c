@@ -43,6 +43,7 @@
 #include "nodes/makefuncs.h"
 #include "optimizer/appendinfo.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -181,6 +182,35 @@ strataAddForeignUpdateTargets(PlannerInfo *root, Index rtindex,
 							 makeVar(rtindex, InvalidAttrNumber, RECORDOID, -1, InvalidOid, 0),
 							 rtindex, "wholerow");
 	strata_store_close(store);
+}
+
+/*
+ * The row that core wants of the target for UPDATE and triggers is a Var of
+ * type record.  One that the query asks for itself has the table's row type,
+ * and above the scan a Var is found by its column alone: let there be only one.
+ * (For a table reached through its parent the query's own is converted to the
+ * parent's row type, which is found as an expression.)
+ */
+void
+strata_unify_whole_rows(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid)
+{
+	List	   *exprs = NIL;
+	ListCell   *lc;
+
+	if (root->parse->resultRelation != (int) baserel->relid)
+		return;
+	foreach (lc, list_concat_copy(get_tlist_exprs(root->processed_tlist, true),
+								  baserel->reltarget->exprs))
+	{
+		Var		   *var = lfirst(lc);
+
+		if (IsA(var, Var) && var->varno == (int) baserel->relid &&
+			var->varattno == InvalidAttrNumber && var->vartype == RECORDOID)
+			var->vartype = get_rel_type_id(foreigntableid);
+	}
+	foreach (lc, baserel->reltarget->exprs)
+		exprs = list_append_unique(exprs, lfirst(lc));
+	baserel->reltarget->exprs = exprs;
 }
 
 List *

@@ -257,6 +257,7 @@ strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 	get_store_size(info, store);
 	strata_store_close(store);
 
+	strata_unify_whole_rows(root, baserel, foreigntableid);
 	set_widths(info, baserel, foreigntableid);
 	baserel->fdw_private = info;
 

@@ -110,3 +110,41 @@ strata_build()
 		return 1
 	fi
 }
+
+# strata_fetch_scripts DIR: PostgreSQL's own regression scripts, which only Debian's
+# source package has, into DIR/src/test/regress.  Changes nothing of apt's.
+strata_fetch_scripts()
+{
+	[ ! -e "$1/src/test/regress/parallel_schedule" ] || return 0
+	command -v apt-get > /dev/null || return 1
+	rm -rf "$1"
+	mkdir -p "$1/apt/lists/partial" "$1/apt/archives/partial" || return 1
+	# the lists that apt has, as lists of sources
+	{
+		cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2> /dev/null |
+			sed -n 's/^deb  *\(\[[^]]*\] *\)\{0,1\}\(http[^ ]*\/debian[^ ]*\)/deb-src \1\2/p'
+		cat /etc/apt/sources.list.d/*.sources 2> /dev/null | awk '
+			function out(  i, u, s, n, m) {
+				n = split(uris, u, " "); m = split(suites, s, " ")
+				for (i = 1; i <= n; i++) if (u[i] ~ /\/debian/)
+					for (j = 1; j <= m; j++) print "deb-src " (key != "" ? "[signed-by=" key "] " : "") u[i], s[j], components
+				uris = suites = components = key = ""
+			}
+			FNR == 1 { out() }
+			/^URIs:/ { sub(/^[^:]*: */, ""); uris = $0 }
+			/^Suites:/ { sub(/^[^:]*: */, ""); suites = $0 }
+			/^Components:/ { sub(/^[^:]*: */, ""); components = $0 }
+			/^Signed-By:/ { sub(/^[^:]*: */, ""); key = $0 }
+			/^$/ { out() }
+			END { out() }'
+	} | sort -u > "$1/apt/sources.list"
+	f_apt="apt-get -qq -o Dir::Etc::SourceList=$1/apt/sources.list -o Dir::Etc::SourceParts=/dev/null
+		-o Dir::State::Lists=$1/apt/lists -o Dir::Cache=$1/apt -o APT::Sandbox::User=root -o Acquire::http::Timeout=20"
+	f_source="source --download-only --tar-only postgresql-$pg_major"
+	# (a mirror may lack what the newest package was made of)
+	# shellcheck disable=SC2086,SC1091
+	(cd "$1/apt" && $f_apt update && { $f_apt $f_source || $f_apt $f_source/"$(. /etc/os-release; echo "$VERSION_CODENAME")"; }) \
+		> "$1/apt/log" 2>&1 || return 1
+	tar -xjf "$1"/apt/postgresql-*.orig.tar.bz2 -C "$1" --strip-components=1 --wildcards '*/src/test/regress/*' || return 1
+	rm -rf "$1/apt"
+}
