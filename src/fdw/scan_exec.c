@@ -428,6 +428,18 @@ store_newest(StrataScanState *state, TupleTableSlot *slot, Oid relid)
 	slot->tts_tableOid = relid;
 }
 
+/* Put the version that was read, which has this TID, into slot. */
+static void
+store_read(StrataRowLocker *locker, TupleTableSlot *slot, Oid relid, const ItemPointerData *tid)
+{
+	ExecClearTuple(slot);
+	strata_row_locker_row(locker, tid, slot->tts_values, slot->tts_isnull);
+	ExecStoreVirtualTuple(slot);
+	ExecMaterializeSlot(slot);
+	slot->tts_tid = *tid;
+	slot->tts_tableOid = relid;
+}
+
 /*
  * If the row in the node's slot qualifies, lock it; what is in the slot
  * afterwards is its newest version.  False: it does not count.
@@ -478,8 +490,13 @@ strataGetForeignRowMarkType(RangeTblEntry *rte, LockClauseStrength strength)
 {
 	bool		keyed = false;
 
+	/*
+	 * A row that is not locked is read again by its TID when a recheck wants
+	 * it.  Carrying it along would mean reading every column of it, and core
+	 * takes a partition's row for one of the parent's when it comes back.
+	 */
 	if (strength == LCS_NONE)
-		return ROW_MARK_COPY;
+		return OidIsValid(strata_store_storage(rte->relid)) ? ROW_MARK_REFERENCE : ROW_MARK_COPY;
 
 	if (OidIsValid(strata_store_storage(rte->relid)))
 	{
@@ -525,7 +542,8 @@ lock_mode_of(RowMarkType mark)
 
 /*
  * SELECT FOR UPDATE and its like: lock the row that our scan returned with
- * this TID.  An empty slot: it is not to be returned.
+ * this TID.  An empty slot: it is not to be returned.  A row that is not to be
+ * locked is read again for a recheck.
  */
 void
 strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
@@ -552,6 +570,13 @@ strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
 	MemoryContextReset(state->refetch_mcxt);
 	oldcxt = MemoryContextSwitchTo(state->refetch_mcxt);
 
+	if (erm->markType == ROW_MARK_REFERENCE)
+	{
+		store_read(locker, slot, erm->relid, &tid);
+		MemoryContextSwitchTo(oldcxt);
+		return;
+	}
+
 	strata_row_locker_key(locker, &tid, keyvalues);
 	found = strata_row_lock(locker, strata_key_hash(key, keyvalues), keyvalues, &tid,
 							lock_mode_of(erm->markType), erm->waitPolicy, &seen);
@@ -567,15 +592,13 @@ strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
 		 * changed can bring about: spare reading it when there is none.
 		 */
 		if (list_length(estate->es_plannedstmt->rowMarks) == 1)
-			ExecStoreAllNullTuple(slot);
-		else
 		{
-			strata_row_locker_row(locker, &tid, slot->tts_values, slot->tts_isnull);
-			ExecStoreVirtualTuple(slot);
-			ExecMaterializeSlot(slot);
+			ExecStoreAllNullTuple(slot);
+			slot->tts_tid = tid;
+			slot->tts_tableOid = erm->relid;
 		}
-		slot->tts_tid = tid;
-		slot->tts_tableOid = erm->relid;
+		else
+			store_read(locker, slot, erm->relid, &tid);
 	}
 	/* what own commands changed since is passed over, as on a heap */
 	MemoryContextSwitchTo(oldcxt);

@@ -105,10 +105,10 @@ strata_memtable_append(StrataMemtable *memtable)
 }
 
 /*
- * A small statement under READ COMMITTED locks its keys, so that it waits for
- * whoever selected one FOR UPDATE or is about to put one if it is not there.
- * A larger one is ordered per key only, by position.  In a transaction whose
- * snapshot is fixed, judging does more.
+ * A small statement locks its keys, so that it waits for whoever selected one
+ * FOR UPDATE or is about to put one if it is not there.  A larger one is
+ * ordered per key only, by position; where the snapshot is fixed, judging finds
+ * versions that are not seen, but no locks.
  */
 static void
 lock_keys(StrataMemtable *memtable)
@@ -116,8 +116,7 @@ lock_keys(StrataMemtable *memtable)
 	uint32		hashes[STRATA_MAX_LOCKED_INSERT];
 	int			nhashes = 0;
 
-	if (IsolationUsesXactSnapshot() ||
-		memtable->nkeys_flushed + memtable->nrows > STRATA_MAX_LOCKED_INSERT)
+	if (memtable->nkeys_flushed + memtable->nrows > STRATA_MAX_LOCKED_INSERT)
 		return;
 
 	for (int shard = 0; shard < memtable->store->nshards; shard++)

@@ -4,12 +4,17 @@
  *	  Locking a row that was read, and what became of it since.
  *
  * A statement reads rows under its snapshot and then changes or locks some.
- * Here is settled whether the version that was read is still the newest: the
+ * Here is key_share whether the version that was read is still the newest: the
  * key's lock is taken first, then every version of the key that is not known
  * aborted and stands after the one that was read counts.  One of a running
  * transaction is waited for, with no page locked, and then all is looked at
  * again; one of a committed transaction is a conflict, which READ COMMITTED
  * resolves by going on with it and higher levels by an error.
+ *
+ * FOR KEY SHARE only wants the key to stay.  Whoever removes one locks it
+ * against that, so with the key's lock held, versions of running transactions
+ * are passed over, and as long as there is a row, it is locked as it was read,
+ * as on a heap.
  *
  * The key's lock keeps out whoever locks keys.  A statement that locks none
  * (a large insert) may still link a version after the look; whoever writes
@@ -54,6 +59,7 @@ struct StrataRowLocker
 	StrataPendingReader *reader;	/* of newer versions, made by the first */
 	StrataLookup *lookup;		/* rows by TID, made by the first */
 	StrataVersion newest;		/* after CHANGED */
+	bool		key_share;		/* only the key has to stay */
 
 	/* without a hash of keys: entries that the snapshot does not see */
 	int			nexamined;		/* entries looked at so far */
@@ -110,6 +116,17 @@ accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
 		strata_pending_outcome(locker->view->pending, index) != STRATA_XID_ABORTED;
 }
 
+/* A version that counts. */
+static bool
+accept_candidate(const StrataPendingEntry *entry, int index, void *arg)
+{
+	StrataRowLocker *locker = arg;
+
+	return accept_not_aborted(entry, index, arg) &&
+		!(locker->key_share &&
+		  strata_pending_outcome(locker->view->pending, index) == STRATA_XID_RUNNING);
+}
+
 static int
 index_cmp(const void *a, const void *b)
 {
@@ -122,7 +139,7 @@ accept_unseen(const StrataPendingEntry *entry, int index, void *arg)
 	StrataRowLocker *locker = arg;
 
 	return bsearch(&index, locker->unseen, locker->nunseen, sizeof(int), index_cmp) != NULL &&
-		accept_not_aborted(entry, index, arg);
+		accept_candidate(entry, index, arg);
 }
 
 /* List the entries that came since and that the snapshot does not see. */
@@ -152,7 +169,7 @@ examine_entries(StrataRowLocker *locker)
 	}
 }
 
-/* The newest version of the key that is not known aborted, if pending. */
+/* The newest version of the key that counts, if pending. */
 static bool
 find_newest(StrataRowLocker *locker, StrataKeyProbe *probe, StrataVersion *version)
 {
@@ -165,7 +182,7 @@ find_newest(StrataRowLocker *locker, StrataKeyProbe *probe, StrataVersion *versi
 			!strata_pending_find(pending, probe, accept_unseen, locker, version))
 			return false;
 	}
-	return strata_pending_find(pending, probe, accept_not_aborted, locker, version);
+	return strata_pending_find(pending, probe, accept_candidate, locker, version);
 }
 
 /* Wait for the transaction that wrote an entry; false when that is not wanted. */
@@ -223,6 +240,7 @@ strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 
 	if (!strata_lock_key(RelationGetRelid(view->storage), hash, mode, policy != LockWaitBlock))
 		return not_locked(locker, policy);
+	locker->key_share = mode == AccessShareLock;
 
 	for (;;)
 	{
@@ -259,7 +277,8 @@ strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 				return entry->cid == locker->cid ? STRATA_ROW_OWN_COMMAND : STRATA_ROW_OWN_LATER;
 
 			case STRATA_XID_COMMITTED:
-				if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
+				if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot) ||
+					(locker->key_share && !version.tombstone))
 					return STRATA_ROW_SAME;
 				refuse_if_fixed(version.tombstone);
 				locker->newest = version;

@@ -1,0 +1,546 @@
+# Runs episodes of Workload.pm: the same steps in the same order in sessions on
+# the strata table (world s) and in sessions on the heap twin (world h), and
+# compares what each step gives: rows, command tag, SQLSTATE, state of the
+# transaction, and whether it waits for another session.  A failing episode is
+# shrunk to few steps and written as a script.
+#
+# Steps that could end differently for a good reason are left out while that
+# reason holds (see ready), and the few differences that are documented are
+# passed over by rolling back the transaction on both sides (see excused).
+package Differential;
+
+use strict;
+use warnings;
+use IO::Select;
+use Time::HiRes qw(sleep time);
+use Wire;
+use Workload;
+
+my $hang = 120;    # seconds until a statement that waits for no lock counts as hanging
+
+sub new
+{
+	my ($class, $node) = @_;
+	my $self = bless { node => $node, count => {} }, $class;
+	$self->_control->query('CREATE EXTENSION IF NOT EXISTS strata');
+	$self->_control->query(Workload::prelude());
+	return $self;
+}
+
+# The session that looks on, connected again after a crash.
+sub _control
+{
+	my ($self) = @_;
+	for (1 .. 300)
+	{
+		return $self->{control} if $self->{control} && !$self->{control}{dead};
+		$self->{control} = Wire->new($self->{node}, 'postgres');
+		sleep 0.2 unless $self->{control};
+	}
+	die 'the server does not come back';
+}
+
+sub count { my ($self, $what) = @_; $self->{count}{$what}++; return; }
+
+sub _must
+{
+	my ($self, $wire, $sql) = @_;
+	my $r = $wire->query($sql);
+	die { class => 'crash', text => "$sql: $r->{message}" } if $wire->{dead};
+	die "$sql: $r->{code} $r->{message}" if $r->{code};
+	return $r;
+}
+
+# Runs the steps of $e (or those given); undef, or what differed: class and text.
+sub run
+{
+	my ($self, $e, $steps) = @_;
+	my $failure;
+	@$self{qw(e log sessions prepared altered executed)} = ($e, [], [], [], 0, 0);
+	$self->_control->query('SELECT 1');    # finds out whether it is alive
+	my $control = $self->_control;
+	$control->query('SET client_min_messages = error');
+	$self->_must($control, "ROLLBACK PREPARED '$_'") for @{ $control->query('SELECT gid FROM pg_prepared_xacts')->{rows} };
+	$self->_must($control, 'DROP SCHEMA IF EXISTS s, h CASCADE; CREATE SCHEMA s; CREATE SCHEMA h');
+	for my $w ('s', 'h')
+	{
+		my $r = $control->query("SET search_path = $w, public; $e->{create}{both}; $e->{create}{$w}; RESET search_path");
+		die "$e->{create}{$w}: $r->{code} $r->{message}" if $r->{code};
+	}
+	eval {
+		for my $n (0 .. $e->{sessions} - 1)
+		{
+			my $session = { n => $n, saves => [] };
+			$self->_connect($session);
+			push @{ $self->{sessions} }, $session;
+		}
+		my $at = 0;
+		for my $step (@{ $steps // $e->{steps} })
+		{
+			$self->{at} = $at++;
+			$self->_finish_prepared if @{ $self->{prepared} } && ($e->{sessions} == 1 || $at % 8 == 0);
+			$self->_step($step) if $self->_ready($step);
+			$self->_whole_table($self->{sessions}[0], "after step $at") if $ENV{STRATA_PARANOID} && !grep { $_->{step} || _in($_) } @{ $self->{sessions} };
+		}
+		$self->_end;
+		1;
+	} or do {
+		$failure = $@;
+		die $failure unless ref $failure;
+		$failure->{class} = 'crash' if grep { $_->{s} && $_->{s}{dead} || $_->{h} && $_->{h}{dead} } @{ $self->{sessions} };
+	};
+	for my $session (@{ $self->{sessions} }) { $_ && $_->close for @$session{qw(s h)}; }
+	# Sessions that are gone may still hold locks for a moment.
+	$self->_idle unless $failure && $failure->{class} eq 'crash';
+	if ($failure && $failure->{class} eq 'abandoned') { $self->count("abandoned: $failure->{text}"); undef $failure; }
+	return $failure;
+}
+
+sub _idle
+{
+	my ($self) = @_;
+	for (1 .. 500)
+	{
+		my $r = $self->_control->query("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'differential' AND pid <> pg_backend_pid()");
+		return if ($r->{rows}[0] // 1) eq '0';
+		$self->_control->query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'differential' AND pid <> pg_backend_pid()") if $_ == 50;
+		sleep 0.01;
+	}
+	return;
+}
+
+# ---- which steps can run now ----
+
+sub _in { my ($session) = @_; return $session->{s}{status} ne 'I'; }
+
+sub _ready
+{
+	my ($self, $step) = @_;
+	my $me = $self->{sessions}[ $step->{session} ];
+	my $kind = $step->{kind};
+	my @others = grep { $_ != $me } @{ $self->{sessions} };
+	my $quiet = !@{ $self->{prepared} } && !grep { $_->{step} || _in($_) } @others;
+	my $in = _in($me);
+	return if $me->{step};
+	return if $kind eq 'begin' ? $in : $kind =~ /^(savepoint|rollback to|release|end|prepare)$/ ? !$in : 0;
+	return if $kind =~ /^(rollback to|release)$/ && !@{ $me->{saves} };
+	return if $kind eq 'finish' && !@{ $self->{prepared} };
+	return if $kind eq 'cursor' && ($step->{s} =~ /^DECLARE c CURSOR WITH HOLD/ ? $me->{cursor} : $step->{s} =~ /^DECLARE/ ? !$in || $me->{cursor} : !$me->{cursor});
+	return if $step->{level} && $kind ne 'begin' && $in && $me->{level} ne $step->{level};
+
+	# A statement that waits holds some of its locks: which ones depends on the
+	# order in which it takes them, unless it is after a single key.
+	for my $other (grep { $_->{step} } @others)
+	{
+		next if $kind =~ /^(end|rollback to|finish|prepare)$/;
+		return if $other->{step}{kind} =~ /^(ddl|analyze)$/;
+		# What waits for the same lock on the table runs in any order.
+		return if grep { $_->{ddl} } @{ $self->{sessions} } or grep { $_->{holds} =~ /ddl/ } @{ $self->{prepared} };
+		next if $kind eq 'select' && !$me->{cursor};
+		return if @others > 1 || !$other->{step}{single} || $kind eq 'maintenance' || !$step->{single};
+	}
+
+	# An insert of many rows locks no keys, on a heap it does.
+	return if $step->{blind} && !$quiet;
+
+	# Passes and schema changes exclude each other in the storage relation.
+	return if $kind eq 'ddl' && grep { $_->{pass} } @others;
+	# The heap's insert names all columns: they must not be about to change.
+	return if defined $step->{h} && $step->{h} =~ /\{SET\}/ && (grep({ $_->{ddl} } @others) || grep { $_->{holds} =~ /ddl/ } @{ $self->{prepared} });
+	if ($kind eq 'maintenance')
+	{
+		return if $step->{top} && $in;
+		return if $step->{alone} && !$quiet;
+		return if $in && $me->{level} ne 'READ COMMITTED';
+		return if grep { $_->{pass} || $_->{ddl} } @others;
+		# One in an open block keeps its locks.
+		return if @{ $self->{prepared} } && grep { /ddl|pass/ } map { $_->{holds} } @{ $self->{prepared} };
+	}
+	return if $kind eq 'ddl' && grep { $_->{holds} =~ /pass/ } @{ $self->{prepared} };
+	return 1;
+}
+
+# ---- doing a step ----
+
+sub _text
+{
+	my ($self, $me, $w, $sql) = @_;
+	$sql =~ s/\{W\}/$w/g;
+	if ($sql =~ /\{SET\}/)
+	{
+		my $names = $self->_must($me->{h}, 'SELECT * FROM t LIMIT 0')->{names};
+		my $set = join ', ', map { "$_ = EXCLUDED.$_" } grep { $_ ne 'gen' && ($self->{e}{set_key} || !/^k/) } @$names;
+		$sql =~ s/\{SET\}/$set/;
+	}
+	return $sql;
+}
+
+sub _step
+{
+	my ($self, $step) = @_;
+	my $me = $self->{sessions}[ $step->{session} ];
+	my $kind = $step->{kind};
+	$self->{executed}++;
+	$self->count($kind);
+	return $self->_maintain($me, $step) if $kind eq 'maintenance';
+	return $self->_finish_prepared($step->{how}) if $kind eq 'finish';
+	return $self->_prepare($me, "$step->{gid}") if $kind eq 'prepare';
+	return $self->_commit_serializable($me) if $kind eq 'end' && $step->{s} eq 'COMMIT' && $me->{level} eq 'SERIALIZABLE' && $me->{s}{status} eq 'T';
+	my ($s, $h) = @$step{qw(s h)};
+	if ($kind eq 'savepoint') { $me->{next}++; push @{ $me->{saves} }, "s$me->{next}"; $s = $h = "SAVEPOINT s$me->{next}"; }
+	elsif ($kind eq 'rollback to') { $s = $h = "ROLLBACK TO $me->{saves}[-1]"; }
+	elsif ($kind eq 'release') { $s = $h = 'RELEASE ' . pop @{ $me->{saves} }; }
+	my $copy;
+	if ($step->{copy}) { $copy = $self->_must($self->_control, "COPY ($step->{copy}) TO STDOUT")->{out} // ''; }
+	$h = $self->_text($me, 'h', $h);
+	$s = $self->_text($me, 's', $s);
+	$me->{step} = $step;
+	push @{ $self->{log} }, [ $me->{n}, $s, $h, $copy ];
+	$me->{s}->send($s, $copy);
+	$me->{h}->send($h);
+	$self->_settle;
+	return;
+}
+
+# Waits until every statement has ended or waits for a lock, then compares what
+# has ended.
+sub _settle
+{
+	my ($self) = @_;
+	my $deadline = time + $hang;
+	my $still = 0;
+	while (my @busy = grep { $_->{busy} } map { $_->{step} ? @$_{qw(s h)} : () } @{ $self->{sessions} })
+	{
+		my %of = map { ($_->{socket} => $_) } @busy;
+		my @readable = IO::Select->new(map { $_->{socket} } @busy)->can_read($still ? 0.015 : 0.01);
+		if (@readable)
+		{
+			for my $socket (@readable) { $of{$socket}->read; $still = 0 unless $of{$socket}{busy}; }
+			next;
+		}
+		my $pids = join ',', map { $_->{pid} } @busy;
+		my $waiting = $self->_control->query("SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event_type = 'Lock'")->{rows}[0];
+		$still = $waiting == @busy ? $still + 1 : 0;
+		last if $still == 4;    # longer than deadlock_timeout
+		die { class => 'hang', text => 'a statement does not end' } if time > $deadline;
+	}
+	for my $session (@{ $self->{sessions} })
+	{
+		next unless $session->{step};
+		my ($s, $h) = ($session->{s}{busy}, $session->{h}{busy});
+		if ($s && $h)
+		{
+			# Whether a row that it waits for may be gone and come back.
+			$session->{reborn} ||= grep { $_ != $session && $_->{deleted} && $_->{inserted} } @{ $self->{sessions} };
+			$session->{reborn} ||= grep { $_->{holds} =~ /deleted.*inserted/ } @{ $self->{prepared} };
+			# The lock on a key whose row is gone then stays, on a heap it does not.
+			$session->{ghost} ||= grep { $_ != $session && $_->{deleted} } @{ $self->{sessions} };
+			$session->{ghost} ||= grep { $_->{holds} =~ /deleted/ } @{ $self->{prepared} };
+			next;
+		}
+		if ($s || $h) { $self->_one_waits($session, $s ? 's' : 'h'); }
+		else { $self->_judge($session); }
+	}
+	return;
+}
+
+sub _show
+{
+	my ($r) = @_;
+	my @rows = map { length > 300 ? substr($_, 0, 300) . '...' : $_ } @{ $r->{rows} };
+	return join "\n    ", ($r->{code} ? "$r->{code} $r->{message}" : join(', ', @{ $r->{tags} })), @rows > 20 ? (@rows[ 0 .. 19 ], '...') : @rows;
+}
+
+sub _one_waits
+{
+	my ($self, $session, $w) = @_;
+	my $other = $w eq 's' ? 'h' : 's';
+	die { class => 'crash', text => 'connection lost' } if $session->{$other}{dead};
+	my $code = $session->{$other}{result}{code};
+	# The victim of a deadlock was another one.
+	die { class => 'abandoned', text => 'another deadlock' } if $code eq '40P01';
+	# Rows come in another order, and are locked before or after they are checked.
+	die { class => 'abandoned', text => "$code instead of waiting" }
+	  if $code =~ /^2[23]/ && ($session->{step}{kind} =~ /^(error|insert)$/ || !$session->{step}{single}) || $code eq '40001' && ($session->{step}{kind} eq 'insert' || !$session->{step}{single});
+	$self->_excuse_waits($session, $session->{reborn});
+	die { class => "only $w waits", text => "session $session->{n}: only $w waits, $other: " . _show($session->{$other}{result}) };
+}
+
+sub _judge
+{
+	my ($self, $me) = @_;
+	my $step = delete $me->{step};
+	my $reborn = delete $me->{reborn};
+	my ($s, $h) = map { $_->{result} } @$me{qw(s h)};
+	my $class;
+	if ($step->{locks} && !$h->{code})
+	{
+		pop @{ $h->{tags} };
+		@{ $h->{rows} } = grep { length } @{ $h->{rows} };
+	}
+	my @rows = map { my $r = $_->{rows}; join "\n", $step->{ordered} ? @$r : sort @$r } $s, $h;
+	if ($s->{code} ne $h->{code}) { $class = "code $s->{code}, $h->{code}"; }
+	elsif ($s->{code} =~ /^(XX|crash)/) { $class = "code $s->{code}"; }
+	elsif ($me->{s}{status} ne $me->{h}{status}) { $class = 'transaction status'; }
+	elsif ($s->{code}) { }
+	elsif ($rows[0] ne $rows[1]) { $class = 'rows'; }
+	elsif (!$step->{untagged} && $step->{kind} ne 'ddl' && "@{ $s->{tags} }" ne "@{ $h->{tags} }") { $class = 'tags'; }
+	if ($class)
+	{
+		my $why = $self->_excused($me, $step, $s, $h);
+		$self->_excuse_waits($me, $reborn) unless $why;
+		die { class => $class, text => "session $me->{n}, $class\n" . (defined $self->{log}[-1] ? "  $self->{log}[-1][1]\n" : '') . "  s: " . _show($s) . "\n  h: " . _show($h) } unless $why;
+		$self->count("excused: $why");
+		$self->_abort($me);
+		return;
+	}
+	$self->count("SQLSTATE $s->{code}") if $s->{code};
+	my $kind = $step->{kind};
+	if (_in($me) && !$s->{code} && $step->{s})
+	{
+		$me->{deleted} ||= $step->{rekey} || $step->{s} =~ /DELETE FROM/;
+		$me->{inserted} ||= $step->{rekey} || $step->{s} =~ /INSERT|COPY/;
+	}
+	$me->{level} = $step->{level} if $kind eq 'begin' && !$s->{code};
+	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held)} = ($1 eq 'DECLARE', !!$2); }
+	$me->{ddl} = 1 if $kind eq 'ddl' && _in($me);
+	if ($me->{s}{status} eq 'E')
+	{
+		if (@{ $me->{saves} } && $step->{fail} eq 'to') { $self->_step({ session => $me->{n}, kind => 'rollback to', fail => 'all', s => '', h => '' }); }
+		else { $self->_step({ session => $me->{n}, kind => 'end', fail => 'all', s => 'ROLLBACK', h => 'ROLLBACK' }); }
+	}
+	elsif (!_in($me)) { $self->_ended($me); }
+	return;
+}
+
+sub _ended
+{
+	my ($self, $me) = @_;
+	@$me{qw(saves ddl pass level cursor deleted inserted ghost)} = ([], 0, 0, '', $me->{held}, 0, 0, 0);
+	return;
+}
+
+# Ends the transaction on both sides, whatever became of it.
+sub _abort
+{
+	my ($self, $me) = @_;
+	for my $w ('s', 'h') { $me->{$w}->query('ROLLBACK') if $me->{$w}{status} ne 'I'; }
+	push @{ $self->{log} }, [ $me->{n}, 'ROLLBACK', 'ROLLBACK' ];
+	$self->_ended($me);
+	$self->_settle;
+	return;
+}
+
+# Differences after which the tables cannot be compared any more.
+sub _excuse_waits
+{
+	my ($self, $me, $reborn) = @_;
+	# To a heap, a row that comes back under its key is another one.
+	die { class => 'abandoned', text => 'a row that came back' } if $reborn;
+	die { class => 'abandoned', text => 'a lock on a key that is gone' }
+	  if grep { $_ != $me && $_->{ghost} } @{ $self->{sessions} } or grep { $_->{holds} =~ /ghost/ } @{ $self->{prepared} };
+	return;
+}
+
+# Differences that are documented or inherent, only where they can be undone.
+sub _excused
+{
+	my ($self, $me, $step, $s, $h) = @_;
+	my $level = $me->{level} // '';
+	return "40P01" if $s->{code} eq '40P01' || $h->{code} eq '40P01';
+	# What is read is remembered in other units.
+	return '40001 at SERIALIZABLE' if $level eq 'SERIALIZABLE' && ($s->{code} eq '40001' || $h->{code} eq '40001');
+	# A heap lets a transaction insert a key that its snapshot still sees but
+	# that another one has deleted meanwhile, and then sees it twice.
+	return '40001 for a key that is gone' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && !$h->{code} && ($step->{kind} eq 'insert' || $step->{rekey});
+	# A heap checks a row before it locks the one it replaces.
+	return '40001 instead of a violation' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && $h->{code} =~ /^(22|23)/;
+	# Rows of one statement are judged together.
+	return 'which of two errors' if $step->{kind} eq 'insert' && !$step->{single} && $s->{code} =~ /^23/ && $h->{code} =~ /^23/;
+	return;
+}
+
+sub _maintain
+{
+	my ($self, $me, $step) = @_;
+	my $in = _in($me);
+	my $sql = $step->{s};
+	if ($sql =~ /^VACUUM/)
+	{
+		my $storage = $self->_control->query("SELECT storage FROM strata.stores WHERE store = 's.$step->{store}'::regclass")->{rows}[0];
+		$sql .= " $storage";
+	}
+	push @{ $self->{log} }, [ $me->{n}, $sql, '' ];
+	my $r = $me->{s}->query($sql);
+	$self->count("maintenance $r->{code}") if $r->{code};
+	my $bad = $r->{code} && $r->{code} !~ /^(55P03|42710|42704|40P01|40001)$/;
+	die { class => "maintenance $r->{code}", text => "$sql\n  s: " . _show($r) } if $bad || $sql =~ /verify/ && @{ $r->{rows} };
+	$me->{pass} = 1 if $in;
+	if ($me->{s}{status} eq 'E') { $self->_abort($me); }
+	$self->_settle;
+	return;
+}
+
+sub _gid { my ($w, $gid) = @_; return "'$w$gid'"; }
+
+sub _prepare
+{
+	my ($self, $me, $gid) = @_;
+	my %code;
+	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass deleted inserted ghost);
+	push @{ $self->{log} }, [ $me->{n}, map { 'PREPARE TRANSACTION ' . _gid($_, $gid) } 's', 'h' ];
+	$code{$_} = $me->{$_}->query('PREPARE TRANSACTION ' . _gid($_, $gid))->{code} for 's', 'h';
+	if ($code{s} ne $code{h})
+	{
+		die { class => "prepare $code{s}, $code{h}", text => "PREPARE TRANSACTION: $code{s}, $code{h}" } unless grep { $_ eq '40001' } values %code;
+		$self->count('excused: 40001 at SERIALIZABLE');
+		for my $w (grep { !$code{$_} } 's', 'h') { $me->{$w}->query('ROLLBACK PREPARED ' . _gid($w, $gid)); }
+	}
+	elsif (!$code{s}) { push @{ $self->{prepared} }, { gid => $gid, holds => $holds }; }
+	$self->_ended($me);
+	$self->_settle;
+	return !$code{s} && !$code{h};
+}
+
+# Whether it commits is known of both sides before either does.
+sub _commit_serializable
+{
+	my ($self, $me) = @_;
+	my $gid = "c$me->{n}";
+	return unless $self->_prepare($me, $gid);
+	@{ $self->{prepared} } = grep { $_->{gid} ne $gid } @{ $self->{prepared} };
+	push @{ $self->{log} }, [ $me->{n}, map { 'COMMIT PREPARED ' . _gid($_, $gid) } 's', 'h' ];
+	for my $w ('s', 'h') { $self->_must($me->{$w}, 'COMMIT PREPARED ' . _gid($w, $gid)); }
+	$self->_settle;
+	return;
+}
+
+sub _finish_prepared
+{
+	my ($self, $how) = @_;
+	my $p = shift @{ $self->{prepared} };
+	$how //= $p->{gid} =~ /[37]$/ ? 'ROLLBACK' : 'COMMIT';
+	for my $w ('s', 'h')
+	{
+		my $r = $self->_control->query("$how PREPARED " . _gid($w, $p->{gid}));
+		die { class => 'finish', text => "$how PREPARED: $r->{code} $r->{message}" } if $r->{code};
+	}
+	push @{ $self->{log} }, [ 'control', map { "$how PREPARED " . _gid($_, $p->{gid}) } 's', 'h' ];
+	$self->_settle;
+	return;
+}
+
+# The server crashes (by $self->{crash}) and everybody connects again.
+sub _crash
+{
+	my ($self) = @_;
+	for my $session (@{ $self->{sessions} }) { $_->close for @$session{qw(s h)}; }
+	$self->{crash}->();
+	$self->{control} = undef;
+	$self->_control;
+	for my $session (@{ $self->{sessions} })
+	{
+		$self->_connect($session);
+		$self->_ended($session);
+		delete @$session{qw(step held cursor)};
+	}
+	push @{ $self->{log} }, [ 'control', '-- crash', '-- crash' ];
+	$self->_whole_table($self->{sessions}[0], 'after a crash');
+	return;
+}
+
+sub _connect
+{
+	my ($self, $session) = @_;
+	for my $w ('s', 'h')
+	{
+		$session->{$w} = Wire->new($self->{node}, 'postgres') or die { class => 'crash', text => 'cannot connect' };
+		$session->{$w}->query("SET search_path = $w, public; SET deadlock_timeout = 20; SET client_min_messages = error");
+	}
+	return;
+}
+
+# All transactions end; the tables must be the same, before and after everything
+# is merged and swept.
+sub _end
+{
+	my ($self) = @_;
+	for (1 .. 6)
+	{
+		$self->_finish_prepared while @{ $self->{prepared} };
+		for my $session (@{ $self->{sessions} })
+		{
+			$self->_step({ session => $session->{n}, kind => 'end', fail => 'all', s => 'COMMIT', h => 'COMMIT' }) if !$session->{step} && _in($session);
+		}
+		last unless grep { $_->{step} || _in($_) } @{ $self->{sessions} };
+	}
+	my $me = $self->{sessions}[0];
+	$self->_whole_table($me, 'at the end');
+	$self->_crash if $self->{e}{crash};
+	for my $sql (map { ("CALL strata.drain('$_')", "SELECT count(*) FROM strata.compact('$_')", "SELECT count(*) FROM strata.sweep('$_')", "SELECT * FROM strata.verify('$_', swept => true)") } @{ $self->{e}{stores} })
+	{
+		push @{ $self->{log} }, [ $me->{n}, $sql, '' ];
+		my $r = $me->{s}->query($sql);
+		next if $r->{code} eq '' && !($sql =~ /verify/ && @{ $r->{rows} });
+		die { class => 'final ' . $r->{code}, text => "$sql\n  s: " . _show($r) };
+	}
+	$self->_whole_table($me, 'after draining');
+	return;
+}
+
+sub _whole_table
+{
+	my ($self, $me, $when) = @_;
+	for my $table ('t', 'audit')
+	{
+		my @r = map { my $r = $me->{$_}->query("SELECT * FROM $table"); [ _show($r), $r->{code} . join "\n", sort @{ $r->{rows} } ] } 's', 'h';
+		next if $r[0][1] eq $r[1][1];
+		push @{ $self->{log} }, [ $me->{n}, ("SELECT * FROM $table") x 2 ];
+		die { class => $table, text => "$table $when\n  s: $r[0][0]\n  h: $r[1][0]" };
+	}
+	return;
+}
+
+# ---- after a failure ----
+
+# Fewer steps with the same kind of failure, for at most $seconds.
+sub shrink
+{
+	my ($self, $e, $failure, $seconds) = @_;
+	my $until = time + $seconds;
+	my @steps = @{ $e->{steps} }[ 0 .. ($self->{at} // $#{ $e->{steps} }) ];
+	my $fails = sub { my ($some) = @_; my $f = $self->run($e, $some); return $f && $f->{class} eq $failure->{class} ? $f : undef; };
+	my $size = int(@steps / 2) || 1;
+	while (time < $until)
+	{
+		my $less = 0;
+		for (my $from = 0; $from < @steps && time < $until;)
+		{
+			my @try = @steps;
+			splice @try, $from, $size;
+			if ($fails->(\@try)) { @steps = @try; $less = 1; }
+			else { $from += $size; }
+		}
+		if ($size > 1) { $size = int($size / 2); }
+		elsif (!$less) { last; }
+	}
+	my $last = $self->run($e, \@steps);
+	return ($last // $failure, \@steps);
+}
+
+# The steps of the last run as SQL.
+sub script
+{
+	my ($self, $failure) = @_;
+	my $e = $self->{e};
+	my @out = ("-- heap: $e->{create}{h};", "$e->{create}{both};", "$e->{create}{s};");
+	for (@{ $self->{log} })
+	{
+		my ($n, $s, $h, $copy) = @$_;
+		push @out, "-- session $n" . ($h eq $s ? '' : "; heap: $h");
+		push @out, "$s;" . (defined $copy ? "\n$copy\\." : '');
+	}
+	return join "\n", @out, map { "-- $_" } split /\n/, $failure->{text};
+}
+
+1;

@@ -1,0 +1,678 @@
+# Random schedules for the differential test.  An episode is a table (its shape
+# and options drawn anew) and a list of steps; a step names a session and holds
+# the statement for the strata table and the one for the heap twin, which differ
+# only where a strata table is used differently: an insert into a table with
+# on_duplicate 'replace' is INSERT ... ON CONFLICT DO UPDATE on a heap,
+# maintenance has no counterpart.  Both tables are called t, in schemas s and h.
+package Workload;
+
+use strict;
+use warnings;
+use Exporter 'import';
+
+our @EXPORT_OK = qw(episode prelude);
+
+# Types: an expression that makes a value of a number (@), and what the type can
+# do: k = be a key, o = be ordered, m = min and max, n = arithmetic, l = LIKE,
+# e = equal values always look the same.
+my %type = (
+	int => [ '(@ % 97 - 20)', 'komne' ],
+	int8 => [ '((@)::int8 * 1000003 - 5000015)', 'komne' ],
+	int2 => [ '((@) % 211)::int2', 'kome' ],
+	text => [ "('k' || (@)::text)", 'komle' ],
+	'varchar(12)' => [ "(('v' || (@)::text)::varchar(12))", 'kole' ],
+	'char(6)' => [ "(('c' || ((@) % 50)::text)::char(6))", 'ko' ],
+	name => [ "(('n' || (@)::text)::name)", 'ko' ],
+	uuid => [ 'md5((@)::text)::uuid', 'koe' ],
+	numeric => [ "(CASE (@) % 13 WHEN 5 THEN 'NaN' WHEN 6 THEN '-Infinity' WHEN 7 THEN ((@) / 2)::text || '.00' ELSE ((@) / 4.0)::text END)::numeric", 'kom' ],
+	'numeric(12,3)' => [ '((@) / 8.0)::numeric(12,3)', 'komne' ],
+	float8 => [ "(CASE (@) % 11 WHEN 3 THEN 'NaN' WHEN 4 THEN '-Infinity' WHEN 5 THEN '-0' WHEN 6 THEN '0' ELSE ((@) / 4.0)::text END)::float8", 'kom' ],
+	float4 => [ "(CASE (@) % 11 WHEN 3 THEN 'NaN' WHEN 4 THEN 'Infinity' ELSE ((@) / 4.0 + 1)::text END)::float4", 'kome' ],
+	timestamptz => [ "(CASE (@) % 19 WHEN 4 THEN 'infinity' ELSE timestamptz '2026-01-01 00:00+00' + (@) * interval '1 hour' END)", 'kome' ],
+	timestamp => [ "(timestamp '2026-01-01 00:00' + (@) * interval '7 min')", 'kome' ],
+	date => [ "(date '2025-12-01' + (@))", 'kome' ],
+	interval => [ "(CASE (@) % 3 WHEN 0 THEN ((@) / 2) || ' mon' ELSE ((@) / 2 * 30) || ' days' END)::interval", 'kom' ],
+	bool => [ '((@) % 3 = 1)', 'oe' ],
+	bytea => [ "decode(md5((@)::text), 'hex')", 'koe' ],
+	inet => [ "('10.0.' || abs((@) / 200) || '.' || abs((@) % 200))::inet", 'kome' ],
+	'int[]' => [ 'ARRAY[(@) % 7, NULL, (@)]', 'oe' ],
+	jsonb => [ "(CASE (@) % 4 WHEN 0 THEN to_jsonb((@)) WHEN 1 THEN 'null' ELSE jsonb_build_object('a', (@) % 5, 'b', repeat('x', (@) % 40)) END)", 'o' ],
+	int4range => [ 'int4range((@), (@) + 3)', 'oe' ],
+	wide => [ "(CASE (@) % 6 WHEN 0 THEN '' WHEN 1 THEN repeat(md5((@)::text), 60) WHEN 2 THEN public.noise((@), 300) ELSE 'w' || (@)::text END)", 'oml' ],
+	mood => [ "(ARRAY['sad','ok','happy'])[(@) % 3 + 1]::public.mood", 'oe' ],
+	positive => [ '((@) % 50 + 1)::public.positive', 'one' ],
+	pair => [ "ROW((@) % 9, 'p' || (@)::text)::public.pair", 'oe' ],
+);
+my %declared = (wide => 'text', mood => 'public.mood', positive => 'public.positive', pair => 'public.pair');
+
+# What both databases need once.
+sub prelude
+{
+	return <<'SQL';
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+CREATE TYPE pair AS (x int, y text);
+CREATE FUNCTION noise(seed int, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN (SELECT string_agg(md5((seed * 1000 + i)::text), '') FROM generate_series(1, n) i);
+CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO audit SELECT TG_OP || ' ' || TG_LEVEL, CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'INSERT' THEN OLD::text END,
+		CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'DELETE' THEN NEW::text END, count(*) FROM t;
+	RETURN NULL;
+END$$;
+CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	NEW.n := coalesce(NEW.n, 0) % 400 + OLD.n % 3;
+	RETURN NEW;
+END$$;
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+SQL
+}
+
+sub pick { return $_[ rand @_ ]; }
+sub chance { return rand() < $_[0]; }
+sub expr { my ($type, $k) = @_; return $type{$type}[0] =~ s/@/$k/gr; }
+sub can_do { my ($col, $what) = @_; return index($type{ $col->{type} }[1], $what) >= 0; }
+
+# ---- the table ----
+
+sub episode
+{
+	my $e = { sessions => pick(1, 1, 2, 2, 2, 3), serial => 0, steps => [] };
+	my $keys = pick(1, 1, 1, 1, 2, 2, 3);
+	# A heap's upsert that sets key columns, as it has to where equal keys may look
+	# different, locks more than one that does not.
+	my $alone = $e->{sessions} == 1;
+	my @keytypes = grep { $type{$_}[1] =~ ($alone ? qr/k/ : qr/k.*e/) } sort keys %type;
+	$e->{set_key} = $alone;
+	my @types = sort keys %type;
+	my @cols;
+	for my $i (1 .. $keys)
+	{
+		push @cols, { name => "k$i", type => pick(@keytypes, 'int', 'text', 'uuid'), key => 1 };
+	}
+	push @cols, { name => 'n', type => 'int' };
+	push @cols, { name => "c$_", type => pick(@types) } for 1 .. 2 + int rand 5;
+	# Columns before, between and after the key.
+	@cols = sort { $a->{at} <=> $b->{at} } map { { %$_, at => rand } } @cols if chance(0.4);
+	for my $c (@cols) { $c->{default} = expr($c->{type}, 7) if !$c->{key} && chance(0.15); }
+	my @keycols = sort { $a->{name} cmp $b->{name} } grep { $_->{key} } @cols;
+	my $mode = pick('replace', 'replace', 'replace', 'error', 'ignore');
+	for (@cols) { $_->{required} = 1 if $_->{name} eq 'n' && chance(0.3); }
+	my @defs = map {
+		my $d = "$_->{name} " . ($declared{ $_->{type} } // $_->{type});
+		$d .= ' NOT NULL' if $_->{key} || $_->{required};
+		$d .= " DEFAULT $_->{default}" if $_->{default};
+		$d
+	} @cols;
+	if (chance(0.15)) { push @defs, 'gen int GENERATED ALWAYS AS (n * 2) STORED'; }
+	my $check = chance(0.3);
+	push @defs, 'CONSTRAINT small CHECK (n < 1000)' if $check;
+	my @options = ('key ' . "'" . join(',', map { $_->{name} } @keycols) . "'", "on_duplicate '$mode'", "auto_merge 'off'");
+	push @options, "shards '" . (1 + int rand 5) . "'" if chance(0.3);
+	push @options, "row_group_rows '" . pick(20, 50, 200) . "'" if chance(0.5);
+	push @options, "generation_max_rows '" . pick(10, 40, 100) . "'" if chance(0.4);
+	push @options, "generation_max_bytes '" . pick('16kB', '64kB') . "'" if chance(0.2);
+	push @options, "row_group_bytes '64kB'" if chance(0.2);
+	push @options, "compression_level '" . pick(1, 3, 9) . "'" if chance(0.2);
+	my $defs = join ', ', @defs;
+	my $list = join ', ', map { $_->{name} } @keycols;
+	@$e{qw(mode cols key check space)} = ($mode, \@cols, [ map { $_->{name} } @keycols ], $check,
+		$e->{sessions} > 1 ? pick(6, 20, 60) : pick(10, 60, 300, 2000));
+	$e->{keycols} = \@keycols;
+	my $options = 'SERVER strata OPTIONS (' . join(', ', @options) . ')';
+	$e->{stores} = ['t'];
+	if (chance(0.15))
+	{
+		# Partitions of which one has its columns in another order.  A heap
+		# partition's unique index does what on_duplicate 'error' does.
+		$e->{stores} = $mode eq 'error' ? [ 'p0', 'p1' ] : [ 'p0', 'p1', 'p2' ];
+		my $reverse = join ', ', 'gone int', reverse @defs;
+		my $parts = "CREATE TABLE t ($defs) PARTITION BY HASH ($keycols[0]{name}); CREATE {F} p0 PARTITION OF t FOR VALUES WITH (MODULUS 3, REMAINDER 0) {O}; "
+		  . "CREATE {F} p1 ($reverse) {O}; ALTER TABLE p1 DROP COLUMN gone; ALTER TABLE t ATTACH PARTITION p1 FOR VALUES WITH (MODULUS 3, REMAINDER 1); "
+		  . 'CREATE {F2} p2 PARTITION OF t FOR VALUES WITH (MODULUS 3, REMAINDER 2) {O2}';
+		my %s = (F => 'FOREIGN TABLE', O => $options, F2 => 'FOREIGN TABLE', O2 => $options);
+		@s{qw(F2 O2)} = ('TABLE', '') if $mode eq 'error';
+		my %h = (F => 'TABLE', O => '', F2 => 'TABLE', O2 => '');
+		$e->{create}{s} = ($parts =~ s/\{(\w+)\}/$s{$1}/gr) . ($mode eq 'error' ? "; ALTER TABLE p2 ADD PRIMARY KEY ($list)" : '');
+		$e->{create}{h} = ($parts =~ s/\{(\w+)\}/$h{$1}/gr) . "; ALTER TABLE t ADD PRIMARY KEY ($list)";
+	}
+	else
+	{
+		$e->{create}{s} = "CREATE FOREIGN TABLE t ($defs) $options";
+		$e->{create}{h} = "CREATE TABLE t ($defs, PRIMARY KEY ($list))";
+	}
+	# Statistics, or an UPDATE that joins it expects so many rows that it locks all.
+	$e->{create}{both} = 'CREATE TABLE o AS SELECT i, i * 7 % 31 AS v, ' . expr($keycols[0]{type}, 'i') . ' AS w FROM generate_series(-20, 76) i; ANALYZE o; '
+	  . 'CREATE TABLE audit (what text, old text, new text, rows bigint)';
+	my $after = '';
+	if (chance(0.3))
+	{
+		$e->{view} = 1;
+		$after .= '; CREATE VIEW v WITH (security_barrier = ' . pick('on', 'off') . ') AS SELECT * FROM t WHERE n < 50 OR n IS NULL' . pick('', ' WITH CHECK OPTION');
+	}
+	if ($mode ne 'replace' && chance(0.4))
+	{
+		# An upsert of the heap would fire those of UPDATE.  With row triggers, rows
+		# are locked before they are joined.
+		$e->{narrow} = $e->{sessions} > 1;
+		$after .= "; CREATE TRIGGER a AFTER INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION public.audit()" if chance(0.6);
+		$after .= "; CREATE TRIGGER b BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION public.change()" if chance(0.5);
+		$after .= "; CREATE TRIGGER c BEFORE DELETE ON t FOR EACH ROW WHEN (OLD.n % 5 = 1) EXECUTE FUNCTION public.refuse()" if chance(0.3);
+		$after .= "; CREATE TRIGGER d AFTER INSERT OR UPDATE OR DELETE ON t FOR EACH STATEMENT EXECUTE FUNCTION public.audit()" if chance(0.4);
+	}
+	$e->{create}{$_} .= $after for 's', 'h';
+	my $steps = pick(40, 80, 160, 250);
+	my @in = (0) x $e->{sessions};
+	my $s = 0;
+	add($e, 0, insert_bulk($e)) if chance(0.8);
+	while (@{ $e->{steps} } < $steps)
+	{
+		$s = int rand $e->{sessions} if chance(0.5);
+		add($e, $s, step($e, \$in[$s]));
+	}
+	return $e;
+}
+
+sub add { my ($e, $s, @steps) = @_; push @{ $e->{steps} }, map { { session => $s, fail => pick('to', 'all'), %$_ } } @steps; return; }
+
+sub both { my ($kind, $sql, %more) = @_; return { kind => $kind, s => $sql, h => $sql, %more }; }
+
+sub step
+{
+	my ($e, $in) = @_;
+	my $r = rand;
+	if ($e->{sessions} > 1 ? chance($$in ? 0.08 : 0.3) : chance($$in ? 0.06 : 0.1))
+	{
+		if (!$$in)
+		{
+			$$in = 1;
+			my $level = pick('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'REPEATABLE READ', 'SERIALIZABLE');
+			return both('begin', "BEGIN ISOLATION LEVEL $level", level => $level);
+		}
+		$$in = 0;
+		return both('end', pick('COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK')) unless chance(0.15);
+		$e->{serial}++;
+		return { kind => 'prepare', gid => $e->{serial} };
+	}
+	if ($$in && chance(0.15))
+	{
+		return both('savepoint', '') if chance(0.5);
+		return both(pick('rollback to', 'rollback to', 'release'), '');
+	}
+	return select_step($e) if $r < 0.40;
+	return insert_values($e) if $r < 0.53;
+	return insert_bulk($e) if $r < 0.58;
+	return update_step($e) if $r < 0.69;
+	return delete_step($e) if $r < 0.76;
+	return lock_step($e) if $r < 0.81;
+	return maintenance($e) if $r < 0.91;
+	return setting($e) if $r < 0.93;
+	return cursor($e) if $r < 0.95;
+	return error_step($e) if $r < 0.965;
+	return { kind => 'finish', how => pick('COMMIT', 'COMMIT', 'ROLLBACK') } if $r < 0.97;
+	# What a rollback takes back, later statements still believe in.
+	return select_step($e) if $r < 0.995 && $$in && chance(0.7);
+	return ddl($e) if $r < 0.995;
+	return both('ddl', 'TRUNCATE t');
+}
+
+# ---- expressions ----
+
+# The key of row number $k: its parts, for a composite one, share prefixes.
+sub key_exprs
+{
+	my ($e, $k) = @_;
+	my $n = @{ $e->{keycols} };
+	my @parts = $n == 1 ? ($k) : $n == 2 ? ("($k / 5)", "($k % 5)") : ("($k / 15)", "($k / 5 % 3)", "($k % 5)");
+	return map { expr($e->{keycols}[$_]{type}, $parts[$_]) } 0 .. $n - 1;
+}
+
+sub random_k { my ($e) = @_; return int rand $e->{space}; }
+
+sub key_is
+{
+	my ($e, $k, $x) = @_;
+	my @at = key_exprs($e, $k // random_k($e));
+	return join ' AND ', map { ($x ? "$x." : '') . "$e->{key}[$_] = $at[$_]" } 0 .. $#at;
+}
+
+sub literal { my ($col) = @_; return chance(0.12) && !$col->{required} ? 'NULL::' . ($declared{ $col->{type} } // $col->{type}) : expr($col->{type}, int rand 300); }
+sub payload { my ($e) = @_; return grep { !$_->{key} } @{ $e->{cols} }; }
+sub key_list { my ($e, $x, $dir) = @_; return join ', ', map { ($x ? "$x." : '') . $_ . ($dir // '') } @{ $e->{key} }; }
+
+sub comparison
+{
+	my ($e, $x) = @_;
+	my $col = chance(0.5) ? pick(@{ $e->{keycols} }) : pick(@{ $e->{cols} });
+	my $name = "$x.$col->{name}";
+	my $space = $col->{key} ? (@{ $e->{keycols} } > 1 ? 8 : $e->{space}) : 300;
+	my $value = sub { expr($col->{type}, int rand $space) };
+	my $r = rand;
+	return "$name = " . $value->() if $r < 0.2;
+	return "$name " . pick('<', '<=', '>', '>=') . ' ' . $value->() if $r < 0.45;
+	return "$name <> " . $value->() if $r < 0.5;
+	return "$name BETWEEN " . $value->() . ' AND ' . $value->() if $r < 0.6;
+	return "$name IN (" . join(', ', map { $value->() } 1 .. 1 + int rand 6) . ')' if $r < 0.7;
+	return "$name = ANY (ARRAY[" . join(', ', map { $value->() } 1 .. 1 + int rand 6) . (chance(0.1) ? ', NULL' : '') . '])' if $r < 0.76;
+	return "$name IS " . pick('', 'NOT ') . 'NULL' if $r < 0.84;
+	return "$name IS NOT DISTINCT FROM " . $value->() if $r < 0.86;
+	return "$name LIKE '" . pick('k1%', 'v%', '%5', 'k_', 'w%', '%') . "'" if can_do($col, 'l') && $r < 0.95;
+	return "$name " . pick('=', '<', '>=') . " (SELECT max(z.$col->{name}) FROM t z WHERE z.n < " . int(rand 80) . ')' if can_do($col, 'm') && $r < 0.95;
+	return '(' . key_list($e, $x) . ') ' . pick('<', '>', '>=', '=') . ' (' . join(', ', key_exprs($e, random_k($e))) . ')' if @{ $e->{keycols} } > 1;
+	return "$name " . pick('=', '>') . ' ' . $name;
+}
+
+sub condition
+{
+	my ($e, $x) = @_;
+	my $r = rand;
+	return key_is($e, undef, $x) if $r < 0.25;
+	return comparison($e, $x) if $r < 0.7;
+	return comparison($e, $x) . ' AND ' . comparison($e, $x) if $r < 0.85;
+	return '(' . comparison($e, $x) . ' OR ' . comparison($e, $x) . ')' if $r < 0.93;
+	return 'NOT (' . comparison($e, $x) . ')' if $r < 0.96;
+	return 'true' if $e->{narrow};
+	return "EXISTS (SELECT 1 FROM o WHERE o.i = $x.n AND o.v " . pick('<', '>') . ' 15)' if $r < 0.98;
+	return 'true';
+}
+
+sub output
+{
+	my ($e, $x) = @_;
+	my $r = rand;
+	return "$x.*" if $r < 0.5;
+	return $x if $r < 0.55;
+	return key_list($e, $x) if $r < 0.65;
+	return join ', ', map { "$x.$_->{name}" } grep { chance(0.5) } @{ $e->{cols} } if $r < 0.85;
+	return "$x.n * 2 + 1, $x.tableoid::regclass::text, " . key_list($e, $x) if $r < 0.95;
+	return '1';
+}
+
+# ---- queries ----
+
+sub select_step
+{
+	my ($e) = @_;
+	my $out = output($e, 't') || 't.n';
+	my $where = condition($e, 't');
+	my $key = key_list($e, 't');
+	my $on = join ' AND ', map { "t.$_ = u.$_" } @{ $e->{key} };
+	my @minmax = grep { can_do($_, 'm') && can_do($_, 'e') } @{ $e->{cols} };
+	my @group = grep { can_do($_, 'e') } payload($e);
+	my $g = pick(@group)->{name};
+	my $m = @minmax ? pick(@minmax)->{name} : 'n';
+	my $dir = pick('', ' DESC');
+	my $order = key_list($e, 't', $dir);
+	my $limit = int rand 12;
+	my $n = 1 + int rand 60;
+	my @query = (
+		sub { "SELECT $out FROM t WHERE $where" },
+		sub { "SELECT $out FROM t WHERE " . key_is($e, undef, 't') },
+		sub { "SELECT $out, $key FROM t WHERE $where ORDER BY $order LIMIT $limit", 1 },
+		sub { "SELECT $out, $key FROM t WHERE $where ORDER BY $order OFFSET $limit", 1 },
+		sub { "SELECT $out, $key FROM t ORDER BY $order LIMIT $limit OFFSET " . int rand 5, 1 },
+		sub { 'SELECT count(*) FROM t' },
+		sub { "SELECT count(*), count($g), min($m), max($m), sum(n) FROM t" . (chance(0.5) ? " WHERE $where" : '') },
+		sub { "SELECT min($m) FROM t" },
+		sub { "SELECT max($m) FROM t WHERE $where" },
+		sub { "SELECT $g, count(*), sum(n), min($m) FROM t GROUP BY $g" },
+		sub { "SELECT $key, count(*), max(n) FROM t WHERE $where GROUP BY $key HAVING count(*) > 0" },
+		sub { "SELECT DISTINCT $g, n FROM t WHERE $where" },
+		sub { "SELECT $key, u.n, t.n FROM t " . pick('JOIN', 'LEFT JOIN', 'RIGHT JOIN', 'FULL JOIN') . " t u ON $on WHERE " . condition($e, 't') },
+		sub { "SELECT t.n, u.$g FROM t JOIN (SELECT * FROM t WHERE n < $n) u ON t.n = u.n AND t.n > " . int($n / 2) . " WHERE $where" },
+		sub { "SELECT o.i, $out FROM o JOIN t ON o.w = t.$e->{key}[0] WHERE o.i < $n" },
+		sub { "SELECT o.i, $out FROM o LEFT JOIN t ON o.i = t.n AND $where WHERE o.v < 10" },
+		sub { "SELECT $out FROM t WHERE " . pick('', 'NOT ') . "EXISTS (SELECT 1 FROM t u WHERE $on AND u.n < $n)" },
+		sub { "SELECT $out FROM t WHERE t.n " . pick('', 'NOT ') . "IN (SELECT v FROM o WHERE i < $n)" },
+		sub { "SELECT $out FROM t WHERE ($key) " . pick('', 'NOT ') . 'IN (SELECT ' . key_list($e, 'u') . " FROM t u WHERE u.n > $n)" },
+		sub { "SELECT o.i, l.* FROM o, LATERAL (SELECT $out FROM t WHERE t.$e->{key}[0] = o.w ORDER BY $order LIMIT 2) l WHERE o.i < 12" },
+		sub { "SELECT $key, row_number() OVER (PARTITION BY n ORDER BY $order), lag(n) OVER (ORDER BY $key) FROM t WHERE $where" },
+		sub { "SELECT n FROM t WHERE $where " . pick('UNION', 'UNION ALL', 'EXCEPT', 'INTERSECT') . " SELECT n FROM t WHERE n < $n" },
+		sub { "WITH x AS " . pick('', 'MATERIALIZED ') . "(SELECT * FROM t WHERE $where) SELECT a.n, b.n FROM x a JOIN x b USING (" . key_list($e) . ")" },
+		sub { "SELECT string_agg(t::text, ';' ORDER BY $order) FROM t WHERE $where", 1 },
+		sub { "SELECT (SELECT count(*) FROM t u WHERE u.n = o.v), (SELECT max(n) FROM t u WHERE u.$e->{key}[0] < o.w) FROM o WHERE o.i < 10" },
+		sub { "SELECT n, count(*) FILTER (WHERE $where), count(DISTINCT $g) FROM t GROUP BY n" },
+		sub { "SELECT sum(length(t::text)) FROM t" },
+		sub { "SELECT $out FROM (SELECT * FROM t ORDER BY $order LIMIT 7) t WHERE $where" },
+		sub { "SELECT t.$e->{key}[0] FROM t WHERE $where ORDER BY $order LIMIT 1", 1 },
+	);
+	my ($sql, $ordered) = pick(@query)->();
+	if (!$ordered && chance(0.1))
+	{
+		# Parameters, with a generic plan or one of their own.
+		my $i = 0;
+		my @args;
+		my $col = pick(@{ $e->{keycols} });
+		my $value = expr($col->{type}, int rand(@{ $e->{keycols} } > 1 ? 8 : $e->{space}));
+		my $type = $declared{ $col->{type} } // $col->{type};
+		my $op = pick('=', '=', '=', '<', '>=');
+		$type =~ s/\(.*\)//;
+		$sql = "SET plan_cache_mode = " . pick('force_generic_plan', 'force_custom_plan')
+		  . "; PREPARE p($type, int) AS SELECT $out FROM t WHERE t.$col->{name} $op \$1 AND t.n <> \$2; EXECUTE p($value, 5); "
+		  . "EXECUTE p(NULL, 5); EXECUTE p($value, " . int(rand 90) . '); DEALLOCATE p';
+	}
+	return both('select', $sql, ordered => $ordered);
+}
+
+sub lock_step
+{
+	my ($e) = @_;
+	my $strength = pick('UPDATE', 'UPDATE', 'NO KEY UPDATE', 'SHARE', 'KEY SHARE');
+	my $wait = pick('', '', ' NOWAIT', ' SKIP LOCKED');
+	my $r = rand;
+	my $key = key_list($e, 't');
+	return both('lock', "SELECT t.* FROM t WHERE " . key_is($e, undef, 't') . " FOR $strength$wait", single => 1) if $r < 0.5;
+	return both('lock', "SELECT t.* FROM t WHERE " . condition($e, 't') . " FOR $strength$wait") if $r < 0.75;
+	return both('lock', "SELECT t.* FROM t ORDER BY $key LIMIT " . (1 + int rand 3) . " FOR $strength$wait", ordered => 1) if $r < 0.9;
+	return both('lock', "SELECT t.n, $key, o.i FROM t JOIN o ON o.i = t.n WHERE o.v < 12 FOR $strength OF t$wait");
+}
+
+# ---- inserts ----
+
+# The rows that an insert of $rows (a query with a column ord) leaves.
+sub lasting
+{
+	my ($e, $rows) = @_;
+	return $rows if $e->{mode} ne 'replace';
+	my $list = key_list($e);
+	return "SELECT DISTINCT ON ($list) * FROM ($rows) q ORDER BY $list, ord DESC";
+}
+
+# The heap's statement for them.
+sub twin_insert
+{
+	my ($e, $names, $rows) = @_;
+	return "INSERT INTO t ($names) SELECT $names FROM (" . lasting($e, $rows) . ') q ORDER BY ord' . conflict($e);
+}
+
+# What the strata table is given: all of them, unless the ones that do not last
+# may fail a check.
+sub given { my ($e, $rows) = @_; return $e->{strict} ? lasting($e, $rows) : $rows; }
+
+sub conflict
+{
+	my ($e) = @_;
+	return '' if $e->{mode} eq 'error';
+	return ' ON CONFLICT DO NOTHING' if $e->{mode} eq 'ignore';
+	return ' ON CONFLICT (' . key_list($e) . ') DO UPDATE SET {SET}';
+}
+
+# An insert that may leave a row out keeps its key locked on a strata table; the
+# heap has to be told.  (The last tag is then not compared.)
+sub keep_locked
+{
+	my ($e, $rows, $h) = @_;
+	return ($h) if $e->{sessions} == 1 || $h !~ /ON CONFLICT DO NOTHING/;
+	my $list = key_list($e);
+	return ("$h; SELECT FROM t WHERE ($list) IN (SELECT $list FROM ($rows) q) FOR NO KEY UPDATE", 1);
+}
+
+# Some payload columns may be left to their defaults.
+sub named
+{
+	my ($e) = @_;
+	return grep { $_->{key} || $_->{required} || chance(0.9) } @{ $e->{cols} };
+}
+
+sub insert_values
+{
+	my ($e) = @_;
+	my @cols = named($e);
+	my $names = join ', ', map { $_->{name} } @cols;
+	my $n = pick(1, 1, 1, 2, 4, 8);
+	my (@rows, @keys);
+	for my $ord (1 .. $n)
+	{
+		my $k = random_k($e);
+		my %key;
+		@key{ @{ $e->{key} } } = key_exprs($e, $k);
+		push @keys, 'SELECT ' . join(', ', map { "$key{$_} AS $_" } sort keys %key);
+		push @rows, "($ord, " . join(', ', map { $_->{key} ? $key{ $_->{name} } : literal($_) } @cols) . ')';
+	}
+	my $nothing = chance(0.2);
+	my $returning = $n == 1 && chance(0.3) ? ' RETURNING *' : '';
+	my ($s, $h);
+	if ($n == 1)
+	{
+		$s = "INSERT INTO t ($names) VALUES " . $rows[0] =~ s/^\(1, /(/r;
+		$h = $s . ($nothing ? ' ON CONFLICT DO NOTHING' : conflict($e));
+		$s .= ' ON CONFLICT DO NOTHING' if $nothing;
+	}
+	else
+	{
+		my $rows = 'SELECT * FROM (VALUES ' . join(', ', @rows) . ") v(ord, $names)";
+		my $from = "SELECT $names FROM (" . ($nothing ? $rows : given($e, $rows)) . ') q ORDER BY ord';
+		$s = "INSERT INTO t ($names) $from" . ($nothing ? ' ON CONFLICT DO NOTHING' : '');
+		$h = $nothing ? $s : twin_insert($e, $names, $rows);
+	}
+	my ($twin, $locks) = keep_locked($e, join(' UNION ALL ', @keys), $h . $returning);
+	return { kind => 'insert', s => $s . $returning, h => $twin, locks => $locks, single => $n == 1, untagged => $n > 1 && !$nothing && $e->{mode} eq 'replace' };
+}
+
+sub insert_bulk
+{
+	my ($e) = @_;
+	my @cols = named($e);
+	my $names = join ', ', map { $_->{name} } @cols;
+	my $n = $e->{sessions} > 1 ? pick(5, 20, 60, 150) : pick(20, 100, 100, 400, 2000);
+	my ($stride, $first, $p) = (pick(1, 7, 13), int rand $e->{space}, 1 + int rand 50);
+	my %key;
+	@key{ @{ $e->{key} } } = key_exprs($e, 'k');
+	my $rows = 'SELECT g AS ord, ' . join(', ', map {
+			my $v = $_->{key} ? $key{ $_->{name} } : expr($_->{type}, "(g * $p % 301)");
+			$v = "CASE WHEN g % 9 <> 4 THEN $v END" if !$_->{key} && !$_->{required} && $_->{name} ne 'n';
+			"$v AS $_->{name}"
+		} @cols) . " FROM (SELECT g, ($first + g * $stride) % $e->{space} AS k FROM generate_series(1, $n) g) g";
+	my $from = "SELECT $names FROM (" . given($e, $rows) . ') q ORDER BY ord';
+	my $replace = $e->{mode} eq 'replace';
+	if (chance(0.25))
+	{
+		my ($h, $locks) = keep_locked($e, $rows, twin_insert($e, $names, $rows));
+		return { kind => 'insert', copy => $from, s => "COPY t ($names) FROM STDIN", h => $h, locks => $locks, blind => $n > 64, untagged => 1 };
+	}
+	if (chance(0.2))
+	{
+		my $s = "INSERT INTO t ($names) $from ON CONFLICT DO NOTHING";
+		my ($h, $locks) = keep_locked($e, $rows, $s);
+		return { kind => 'insert', s => $s, h => $h, locks => $locks };
+	}
+	if (chance(0.15))
+	{
+		# Rows that the table itself has.
+		my $n2 = join ', ', map { $_->{key} ? "t.$_->{name}" : can_do($_, 'n') && $_->{type} =~ /^int/ ? "t.$_->{name} / 2 AS $_->{name}" : "t.$_->{name}" } @cols;
+		my $r = "SELECT 1 AS ord, $n2 FROM t WHERE " . condition($e, 't');
+		my ($h, $locks) = keep_locked($e, $r, twin_insert($e, $names, $r));
+		return { kind => 'insert', s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => $h, locks => $locks, blind => 1 };
+	}
+	my ($h, $locks) = keep_locked($e, $rows, twin_insert($e, $names, $rows));
+	return { kind => 'insert', s => "INSERT INTO t ($names) $from", h => $h, locks => $locks, blind => $n > 64, untagged => $replace };
+}
+
+# ---- updates, deletes ----
+
+# What UPDATE and DELETE name.
+sub target { my ($e) = @_; return $e->{view} && chance(0.25) ? 'v AS t' : 't'; }
+
+sub assignments
+{
+	my ($e) = @_;
+	my @cols = grep { chance(0.4) } payload($e);
+	@cols = (pick(payload($e))) unless @cols;
+	return join ', ', map { "$_->{name} = " . ($_->{type} eq 'int' && chance(0.6) ? "t.$_->{name} + 1" : literal($_)) } @cols;
+}
+
+sub returning { my ($e) = @_; return chance(0.4) ? ' RETURNING ' . (output($e, 't') || '1') : ''; }
+
+sub update_step
+{
+	my ($e) = @_;
+	my $r = rand($e->{narrow} ? 0.6 : 1);
+	my $on = join ' AND ', map { "t.$_ = u.$_" } @{ $e->{key} };
+	my $back = returning($e);
+	return both('update', "UPDATE " . target($e) . " SET " . assignments($e) . " WHERE " . key_is($e, undef, 't') . $back, single => 1) if $r < 0.35;
+	return both('update', "UPDATE " . target($e) . " SET " . assignments($e) . " WHERE " . condition($e, 't') . $back) if $r < 0.6;
+	if ($r < 0.75 && @{ $e->{stores} } == 1)
+	{
+		my @to = key_exprs($e, random_k($e));
+		my $set = join ', ', map { "$e->{key}[$_] = $to[$_]" } 0 .. $#to;
+		$set .= ', ' . assignments($e) if chance(0.5);
+		return both('update', "UPDATE " . target($e) . " SET $set WHERE " . key_is($e, undef, 't') . $back, single => 1, rekey => 1);
+	}
+	return both('update', "UPDATE " . target($e) . " SET n = u.n + 1 FROM t u WHERE $on AND " . condition($e, 'u') . $back) if $r < 0.83;
+	return both('update', "UPDATE " . target($e) . " SET n = o.v FROM o WHERE o.i = t.n AND o.v > " . int(rand 30) . $back) if $r < 0.9;
+	return both('update', "UPDATE " . target($e) . " SET n = (SELECT max(u.n) FROM t u WHERE u.n < t.n) WHERE " . condition($e, 't') . $back) if $r < 0.95;
+	if ($r < 0.975)
+	{
+		my $key = join ' AND ', map { "$_ = r.$_" } @{ $e->{key} };
+		return both('update', "DO \$\$DECLARE r t; BEGIN FOR r IN SELECT * FROM t WHERE " . condition($e, 't') . ' ORDER BY ' . key_list($e)
+			  . " LIMIT 8 LOOP BEGIN UPDATE t SET n = r.n + 1 WHERE $key; IF r.n % 4 = 0 THEN RAISE division_by_zero; END IF; "
+			  . 'IF r.n % 4 = 1 THEN DELETE FROM t WHERE ' . $key . '; END IF; EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END$$');
+	}
+	return both('update', "WITH c AS (UPDATE t SET n = n + 1 WHERE " . condition($e, 't') . ' RETURNING t.*) SELECT count(*), sum(n) FROM c');
+}
+
+sub delete_step
+{
+	my ($e) = @_;
+	my $r = rand($e->{narrow} ? 0.6 : 1);
+	my $on = join ' AND ', map { "t.$_ = u.$_" } @{ $e->{key} };
+	my $back = returning($e);
+	if ($r > 0.93 && $r < 0.97)
+	{
+		# Gone and back in one command.
+		my @cols = @{ $e->{cols} };
+		my $names = join ', ', map { $_->{name} } @cols;
+		my $values = join ', ', map { $_->{name} eq 'n' ? 'n + 1' : $_->{name} } @cols;
+		my $sql = 'WITH d AS (DELETE FROM t WHERE ' . condition($e, 't') . " RETURNING *) INSERT INTO t ($names) SELECT $values FROM d";
+		return { kind => 'update', s => $sql, h => $sql . conflict($e) };
+	}
+	return both('delete', "DELETE FROM " . target($e) . " WHERE " . key_is($e, undef, 't') . $back, single => 1) if $r < 0.4;
+	return both('delete', "DELETE FROM " . target($e) . " WHERE " . condition($e, 't') . $back) if $r < 0.6;
+	return both('delete', "DELETE FROM " . target($e) . " USING o WHERE o.i = t.n AND o.v > " . (15 + int rand 20) . $back) if $r < 0.75;
+	return both('delete', "DELETE FROM " . target($e) . " USING t u WHERE $on AND " . condition($e, 'u') . $back) if $r < 0.85;
+	return both('delete', "WITH d AS (DELETE FROM " . target($e) . " WHERE n < " . int(rand 30) . " RETURNING *) SELECT count(*), min(n) FROM d") if $r < 0.93;
+	return both('delete', "DELETE FROM " . target($e) . " WHERE n = ANY (ARRAY[" . join(', ', map { int rand 90 } 1 .. 4) . "])$back");
+}
+
+# ---- the rest ----
+
+# On the strata side only.  alone: needs every other session out of the way.
+sub maintenance
+{
+	my ($e) = @_;
+	my $t = pick(@{ $e->{stores} });
+	my ($sql, $alone, $top) = @{ pick(
+		([ "SELECT count(*) FROM strata.seal('$t')" ]) x 6,
+		([ "SELECT count(*) FROM strata.merge('$t', " . pick(0, 1, 1, 2, 8) . ')' ]) x 8,
+		([ "CALL strata.drain('$t')", 0, 1 ]) x 4,
+		([ "SELECT count(*) FROM strata.compact('$t')" ]) x 4,
+		([ "SELECT count(*) FROM strata.sweep('$t')", 0 ]) x 4,
+		[ "SELECT strata.drop_key_index('$t')", 1, 1 ],
+		([ "SELECT strata.create_key_index('$t')" ]) x 2,
+		[ "VACUUM", 1, 1 ], [ "VACUUM (FREEZE)", 1, 1 ], [ "VACUUM (FULL)", 1, 1 ],
+		[ "ALTER FOREIGN TABLE $t OPTIONS (" . pick("ADD merge_max_generations '2'", "SET on_duplicate '$e->{mode}'", "ADD merge_max_bytes '100kB'") . ')', 1, 1 ],
+		[ "SELECT * FROM strata.verify('$t')", 0 ],
+	) };
+	return { kind => 'maintenance', s => $sql, alone => $alone, top => $top, store => $t };
+}
+
+sub setting
+{
+	my ($e) = @_;
+	my $what = pick(
+		(map { "enable_$_" } qw(seqscan indexscan bitmapscan nestloop hashjoin mergejoin sort hashagg material memoize incremental_sort indexonlyscan)),
+		'jit', 'parallel', 'work_mem', 'cache', 'cursor_tuple_fraction', 'reset', 'reset');
+	return both('set', 'RESET ALL; SET search_path = {W}, public; SET deadlock_timeout = 20') if $what eq 'reset';
+	return both('set', 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET force_parallel_mode = ' . pick('on', 'off')) if $what eq 'parallel';
+	return both('set', pick("SET strata.cache_size = '64kB'", "SET strata.cache_size = '4MB'", 'SET strata.index_before_merge = off')) if $what eq 'cache';
+	return both('set', 'SET work_mem = ' . pick('64', "'4MB'")) if $what eq 'work_mem';
+	return both('set', 'SET cursor_tuple_fraction = ' . pick(0.0001, 1)) if $what eq 'cursor_tuple_fraction';
+	return both('set', "SET $what = " . pick('on', 'off', 'off'));
+}
+
+sub cursor
+{
+	my ($e) = @_;
+	my $r = rand;
+	my $order = key_list($e, 't', pick('', ' DESC'));
+	return both('cursor', 'DECLARE c ' . pick('', 'SCROLL ', 'NO SCROLL ') . 'CURSOR FOR SELECT * FROM t WHERE ' . condition($e, 't') . " ORDER BY $order") if $r < 0.4;
+	return both('cursor', "DECLARE c CURSOR WITH HOLD FOR SELECT * FROM t ORDER BY $order") if $r < 0.45;
+	return both('cursor', pick('FETCH 3 FROM c', 'FETCH 1 FROM c', 'FETCH ALL FROM c', 'MOVE 2 IN c', 'FETCH BACKWARD 2 FROM c', 'FETCH FIRST FROM c', 'FETCH ABSOLUTE 3 FROM c'), ordered => 1) if $r < 0.9;
+	return both('cursor', 'CLOSE c');
+}
+
+sub error_step
+{
+	my ($e) = @_;
+	my @cols = named($e);
+	my $k = $e->{key}[0];
+	my $list = key_list($e);
+	my @key = key_exprs($e, random_k($e));
+	my $at = key_is($e, undef, 't');
+	return pick(
+		both('error', "INSERT INTO t ($list) VALUES (" . join(', ', ('NULL') x @key) . ')'),
+		both('error', "UPDATE " . target($e) . " SET $k = NULL WHERE $at", single => 1),
+		both('error', "INSERT INTO t ($list, n) VALUES (" . join(', ', @key) . ", 'abc')"),
+		(both('error', "INSERT INTO t ($list, n) VALUES (" . join(', ', @key) . ", 5000)")) x ($e->{check} ? 1 : 0),
+		(both('error', "UPDATE " . target($e) . " SET n = 5000 WHERE $at", single => 1)) x ($e->{check} ? 1 : 0),
+		both('error', "UPDATE " . target($e) . " SET n = 1 / (n - n) WHERE $at", single => 1),
+		both('select', "SELECT 1 / (n - " . int(rand 80) . ") FROM t"),
+		both('error', 'SELECT nosuch FROM t'),
+		both('error', "INSERT INTO t (nosuch) VALUES (1)"),
+		both('error', "DELETE FROM " . target($e) . " WHERE n = 1 / (n - n)"),
+		both('error', "DO \$\$BEGIN UPDATE t SET n = n + 1 WHERE $at; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END\$\$", single => 1),
+		both('error', "DO \$\$BEGIN DELETE FROM t WHERE $at; BEGIN UPDATE t SET n = n + 1; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$"),
+	);
+}
+
+# Columns come and go, under new names too.  What the statement names may be
+# gone already: then it fails on both sides.
+sub ddl
+{
+	my ($e) = @_;
+	my $r = rand;
+	my @payload = grep { $_->{name} ne 'n' } payload($e);
+	my $col = @payload ? pick(@payload) : undef;
+	$e->{serial}++;
+	if ($r < 0.3 || !$col)
+	{
+		my $type = pick(grep { !/positive|wide/ } sort keys %type);
+		my $new = { name => "a$e->{serial}", type => $type };
+		my $sql = "ADD COLUMN $new->{name} " . ($declared{$type} // $type);
+		if (chance(0.6)) { $sql .= ' DEFAULT ' . expr($type, int rand 300); if (chance(0.3)) { $sql .= ' NOT NULL'; $new->{required} = 1; } }
+		push @{ $e->{cols} }, $new;
+		return alter($sql);
+	}
+	if ($r < 0.45)
+	{
+		@{ $e->{cols} } = grep { $_ != $col } @{ $e->{cols} };
+		return alter("DROP COLUMN $col->{name}");
+	}
+	if ($r < 0.6)
+	{
+		$col = pick(@{ $e->{keycols} }) if chance(0.2);
+		my $old = $col->{name};
+		$col->{name} = ($col->{key} ? "k" : "") . "r$e->{serial}";
+		$e->{key} = [ map { $_ eq $old ? $col->{name} : $_ } @{ $e->{key} } ] if $col->{key};
+		return alter("RENAME COLUMN $old TO $col->{name}");
+	}
+	return alter("ALTER COLUMN $col->{name} SET DEFAULT " . expr($col->{type}, int rand 300)) if $r < 0.68;
+	return alter("ALTER COLUMN $col->{name} DROP DEFAULT") if $r < 0.74;
+	# Core does not look at the rows of a foreign table.
+	$col->{required} = 1 if $r >= 0.74 && $r < 0.8;
+	return { kind => 'ddl', level => 'READ COMMITTED', h => "ALTER TABLE t ALTER COLUMN $col->{name} SET NOT NULL",
+		s => "DO \$\$BEGIN ALTER TABLE t ALTER COLUMN $col->{name} SET NOT NULL; "
+		  . "IF EXISTS (SELECT FROM t WHERE num_nulls($col->{name}) = 1) THEN RAISE not_null_violation; END IF; END\$\$" } if $r < 0.8;
+	return alter("ALTER COLUMN $col->{name} DROP NOT NULL") if $r < 0.84;
+	if ($r < 0.9)
+	{
+		$e->{strict} = 1;
+		return alter("ADD CONSTRAINT x$e->{serial} CHECK (n < " . pick(60, 2000) . ') NOT VALID');
+	}
+	return both('analyze', 'ANALYZE t');
+}
+
+sub alter { my ($what) = @_; return both('ddl', "ALTER TABLE t $what"); }
+
+1;
