@@ -62,7 +62,7 @@
 /* The launcher itself ended with an error. */
 #define LAUNCHER_RESTART_SEC	5
 
-/* After a crash: do not go into the same wall at once. */
+/* After a crash of unknown cause: do not go into the same wall at once. */
 #define LAUNCHER_CRASH_SEC		10
 
 typedef struct DatabaseRow
@@ -417,16 +417,22 @@ strata_launcher_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	before_shmem_exit(launcher_exit, (Datum) 0);
-	strata_shared->launcher_pid = MyProcPid;
-	strata_shared->launcher = MyLatch;
 
 	/*
 	 * Shared memory that is much younger than the server was made after a
-	 * crash.  Should that have been a pass's doing, leave a moment to turn
-	 * merging off.
+	 * crash.  Where no worker was at a store, it may have been a worker's
+	 * doing elsewhere: leave a moment to turn merging off.
 	 */
-	if (strata_shared->started - PgStartTime > LAUNCHER_CRASH_SEC * USECS_PER_SEC)
-		first_visit = strata_shared->started + LAUNCHER_CRASH_SEC * USECS_PER_SEC;
+	if (!strata_shared->recovered)
+	{
+		bool		known = strata_attempt_recover();
+
+		if (!known && strata_shared->started - PgStartTime > LAUNCHER_CRASH_SEC * USECS_PER_SEC)
+			first_visit = strata_shared->started + LAUNCHER_CRASH_SEC * USECS_PER_SEC;
+		strata_shared->recovered = true;
+	}
+	strata_shared->launcher_pid = MyProcPid;
+	strata_shared->launcher = MyLatch;
 
 	while (!ShutdownRequestPending)
 	{

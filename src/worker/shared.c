@@ -6,7 +6,8 @@
  * Shared memory exists when the library is preloaded.  It holds nothing that
  * matters after a restart: what is to be done is found in the stores
  * themselves, so a store that was restored, or written to before a crash, is
- * found like any other.
+ * found like any other.  Only what was being done when the server crashed is
+ * kept elsewhere (attempt.c).
  *
  *	databases	when each is to be visited next.  Atomics: a writer lowers the
  *				time with each generation that it fills, or once in an interval.
@@ -179,9 +180,9 @@ forget_store(void)
 }
 
 static StrataSharedStore *
-find_store(Oid store, bool make)
+find_store(Oid database, Oid store, bool make)
 {
-	StrataStoreKey key = {MyDatabaseId, store};
+	StrataStoreKey key = {database, store};
 	StrataSharedStore *entry;
 	bool		found;
 
@@ -212,13 +213,13 @@ find_store(Oid store, bool make)
 }
 
 StrataSharedStore *
-strata_store_lock(Oid store, bool make)
+strata_store_lock_of(Oid database, Oid store, bool make)
 {
 	StrataSharedStore *entry;
 
 	if (strata_shared != NULL)
 		LWLockAcquire(strata_shared->lock, LW_EXCLUSIVE);
-	entry = find_store(store, make);
+	entry = find_store(database, store, make);
 	if (entry == NULL)
 	{
 		if (strata_shared != NULL)
@@ -228,6 +229,12 @@ strata_store_lock(Oid store, bool make)
 	if (make)
 		entry->used_at = GetCurrentTimestamp();
 	return entry;
+}
+
+StrataSharedStore *
+strata_store_lock(Oid store, bool make)
+{
+	return strata_store_lock_of(MyDatabaseId, store, make);
 }
 
 void
@@ -244,7 +251,7 @@ strata_store_look(Oid store, StrataSharedStore *copy)
 
 	if (strata_shared != NULL)
 		LWLockAcquire(strata_shared->lock, LW_SHARED);
-	entry = find_store(store, false);
+	entry = find_store(MyDatabaseId, store, false);
 	if (entry != NULL)
 		*copy = *entry;
 	if (strata_shared != NULL)

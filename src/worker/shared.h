@@ -94,9 +94,11 @@ typedef struct StrataSharedStore
 	int			failures;		/* in a row */
 	int			delays;			/* in a row: blocked or gave way */
 	TimestampTz failed_at;		/* 0: never */
+	StrataTask	failed_task;
 	TimestampTz next_try;		/* 0: any time */
 	char		sqlstate[6];
 	char		error[STRATA_ERROR_SIZE];
+	int			crash_place;	/* of its record in attempt.c; 0: none */
 	StrataTrigger wanted;		/* what a worker last found */
 	FullTransactionId blocked_by;
 
@@ -135,6 +137,7 @@ typedef struct StrataShared
 	LWLock	   *lock;			/* workers[], and the hash of stores */
 	Latch	   *launcher;		/* NULL: not running */
 	int			launcher_pid;
+	bool		recovered;		/* attempt.c: by the first launcher */
 	TimestampTz started;
 	pg_atomic_uint32 crowded;	/* a database waits for a free worker */
 	pg_atomic_uint32 refresh;	/* somebody's database is not in the list */
@@ -166,6 +169,9 @@ extern void strata_shared_wake(void);
  */
 extern StrataSharedStore *strata_store_lock(Oid store, bool make);
 extern void strata_store_unlock(void);
+
+/* The same for any database. */
+extern StrataSharedStore *strata_store_lock_of(Oid database, Oid store, bool make);
 
 /* A copy; false when nothing is known. */
 extern bool strata_store_look(Oid store, StrataSharedStore *copy);

@@ -22,7 +22,7 @@
  * Failures: an error is rolled back, kept with the store's state, and the
  * store is left alone for a time that doubles up to an hour.  Other stores do
  * not notice.  A failing disk, a corrupt page and type code that raises errors
- * are all the same here.
+ * are all the same here, and so is a pass that crashes the server (attempt.c).
  *
  * The session is the bootstrap superuser's, with a fixed search_path; passes
  * run type code as the table's owner (enter.c), ANALYZE does so itself.
@@ -86,6 +86,7 @@
 typedef struct Worker
 {
 	StrataSharedWorker *place;	/* NULL: not preloaded */
+	int			slot;			/* its number */
 	StrataSharedDatabase *database; /* NULL likewise */
 	TimestampTz started;
 	TimestampTz next_due;		/* known so far in this round */
@@ -126,6 +127,15 @@ show_task(StrataTask task, Oid store, Oid storage)
 {
 	if (worker.place == NULL)
 		return;
+	if (OidIsValid(store))
+	{
+		StrataSharedStore known;
+
+		strata_attempt_begin(worker.slot, MyDatabaseId, store, task,
+							 strata_store_look(store, &known) ? known.failures : 0);
+	}
+	else
+		strata_attempt_end(worker.slot);
 	LWLockAcquire(strata_shared->lock, LW_EXCLUSIVE);
 	worker.place->task = task;
 	worker.place->store = store;
@@ -152,6 +162,7 @@ take_place(int slot, Oid database)
 	if (ours)
 	{
 		worker.place = place;
+		worker.slot = slot;
 		strata_progress = &place->progress;
 	}
 	return ours;
@@ -167,6 +178,7 @@ leave_place(int code, Datum arg)
 	if (worker.place == NULL)
 		return;
 
+	strata_attempt_end(worker.slot);
 	LWLockAcquire(strata_shared->lock, LW_EXCLUSIVE);
 	worker.place->store = InvalidOid;
 	worker.place->storage = InvalidOid;
@@ -246,6 +258,20 @@ strata_worker_backoff(int n, int min, int max)
 	return Min(seconds, max) * USECS_PER_SEC;
 }
 
+TimestampTz
+strata_worker_failure_pause(int failures)
+{
+	return strata_worker_backoff(failures, WORKER_FAILURE_SEC, WORKER_FAILURE_MAX_SEC);
+}
+
+const char *
+strata_task_name(StrataTask task)
+{
+	static const char *const names[] = {"inspection", "seal", "merge", "compaction", "sweep", "ANALYZE"};
+
+	return names[task];
+}
+
 /* ---- steps and what comes of them ---- */
 
 static void
@@ -289,10 +315,8 @@ note_delay(Oid ftrelid, FullTransactionId blocked_by, bool gave_way)
 static void
 note_failure(Oid ftrelid, const char *name, StrataTask task, const ErrorData *error)
 {
-	static const char *const tasks[] = {"look at", "seal of", "merge of", "compaction of",
-	"sweep of", "ANALYZE of"};
 	StrataSharedStore *shared = strata_store_lock(ftrelid, true);
-	TimestampTz pause = WORKER_FAILURE_SEC * USECS_PER_SEC;
+	TimestampTz pause = strata_worker_failure_pause(1);
 	int			failures = 1;
 
 	if (shared != NULL)
@@ -300,7 +324,8 @@ note_failure(Oid ftrelid, const char *name, StrataTask task, const ErrorData *er
 		failures = ++shared->failures;
 		shared->failed++;
 		shared->failed_at = GetCurrentTimestamp();
-		pause = strata_worker_backoff(failures, WORKER_FAILURE_SEC, WORKER_FAILURE_MAX_SEC);
+		shared->failed_task = task;
+		pause = strata_worker_failure_pause(failures);
 		shared->next_try = shared->failed_at + pause;
 		strlcpy(shared->sqlstate, unpack_sql_state(error->sqlerrcode), sizeof(shared->sqlstate));
 		strlcpy(shared->error, error->message != NULL ? error->message : "", STRATA_ERROR_SIZE);
@@ -311,8 +336,8 @@ note_failure(Oid ftrelid, const char *name, StrataTask task, const ErrorData *er
 	}
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
-			 errmsg("strata: %s %s failed (%d in a row), next try in %d s: %s",
-					tasks[task], name, failures, (int) (pause / USECS_PER_SEC),
+			 errmsg("strata: %s of %s failed (%d in a row), next try in %d s: %s",
+					strata_task_name(task), name, failures, (int) (pause / USECS_PER_SEC),
 					error->message != NULL ? error->message : "unknown error"),
 			 error->detail != NULL ? errdetail_internal("%s", error->detail) : 0,
 			 error->hint != NULL ? errhint("%s", error->hint) : 0,
@@ -323,6 +348,7 @@ static void
 note_success(Oid ftrelid)
 {
 	StrataSharedStore *shared = strata_store_lock(ftrelid, false);
+	int			crash_place;
 
 	if (shared == NULL)
 		return;
@@ -330,7 +356,11 @@ note_success(Oid ftrelid)
 	shared->delays = 0;
 	shared->next_try = 0;
 	shared->blocked_by = InvalidFullTransactionId;
+	crash_place = shared->crash_place;
+	shared->crash_place = 0;
 	strata_store_unlock();
+	if (crash_place > 0)
+		strata_attempt_end(crash_place);
 }
 
 /*
@@ -469,7 +499,13 @@ look_at(Oid ftrelid, List **due)
 	if (debt->trigger != STRATA_TRIGGER_NONE || upkeep <= now)
 		*due = lappend(*due, debt);
 	else
+	{
 		strata_worker_note_due(Min(debt->due, upkeep));
+
+		/* Somebody else merged what could not be, or it was the look itself. */
+		if (have && known.failures > 0 && known.failed_task <= STRATA_TASK_MERGE)
+			note_success(ftrelid);
+	}
 
 	if (++worker.looked >= WORKER_CACHED_STORES)
 	{
@@ -604,8 +640,14 @@ work_on(StrataDebt *debt)
 	char	   *name;
 	bool		progress = false;
 	bool		more;
+	StrataSharedStore known;
 
-	/* Others may have been faster. */
+	/* Others may have been faster, or have failed. */
+	if (strata_store_look(ftrelid, &known) && known.next_try > GetCurrentTimestamp())
+	{
+		strata_worker_note_due(known.next_try);
+		return false;
+	}
 	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_look))
 		return false;
 

@@ -25,6 +25,22 @@ extern void strata_launcher_register(void);
 
 extern PGDLLEXPORT void strata_launcher_main(Datum arg);
 
+/* ---- attempt.c: what was being done when the server crashed ---- */
+
+/*
+ * Note that the worker of a place is about to work on a store that failed so
+ * often in a row, and take that back.  One write each; never raises an error.
+ */
+extern void strata_attempt_begin(int slot, Oid database, Oid store, StrataTask task,
+								 int failures);
+extern void strata_attempt_end(int place);
+
+/*
+ * Make failures of what was noted, once after shared memory was made.  Returns
+ * whether there was anything.
+ */
+extern bool strata_attempt_recover(void);
+
 /* ---- worker.c ---- */
 
 /*
@@ -91,6 +107,12 @@ extern void strata_worker_note_due(TimestampTz at);
 
 /* min * 2^(n - 1) seconds, at most max. */
 extern TimestampTz strata_worker_backoff(int n, int min, int max);
+
+/* How long a store is left alone after so many failures in a row. */
+extern TimestampTz strata_worker_failure_pause(int failures);
+
+/* As in "merge of a table". */
+extern const char *strata_task_name(StrataTask task);
 
 /* ---- upkeep.c ---- */
 
