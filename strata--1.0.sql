@@ -461,7 +461,8 @@ COMMENT ON FUNCTION strata.on_sql_drop() IS 'drops the store of a dropped table'
 
 CREATE EVENT TRIGGER strata_ddl_command_end ON ddl_command_end
     WHEN TAG IN ('CREATE FOREIGN TABLE', 'IMPORT FOREIGN SCHEMA', 'ALTER FOREIGN TABLE',
-                 'ALTER TABLE', 'ALTER TYPE', 'CREATE INDEX', 'ALTER INDEX')
+                 'CREATE TABLE', 'ALTER TABLE', 'CREATE SCHEMA', 'ALTER SCHEMA',
+                 'ALTER TYPE', 'ALTER DOMAIN', 'CREATE INDEX', 'ALTER INDEX')
     EXECUTE FUNCTION strata.on_ddl_command_end();
 ALTER EVENT TRIGGER strata_ddl_command_end ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER strata_ddl_command_end IS 'creates stores and follows changes of their tables';
