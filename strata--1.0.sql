@@ -236,6 +236,11 @@ CREATE FUNCTION strata.relation_size(relation regclass) RETURNS bigint
 COMMENT ON FUNCTION strata.relation_size(regclass) IS
     'disk space of a table: its storage relation and key index';
 
+CREATE FUNCTION strata.set_tablespace(relation regclass, tablespace name) RETURNS void
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_set_tablespace';
+COMMENT ON FUNCTION strata.set_tablespace(regclass, name) IS
+    'move what is stored for a table, its key index included, to another tablespace';
+
 CREATE FUNCTION strata.record_columns(relation regclass) RETURNS void
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_record_columns';
 COMMENT ON FUNCTION strata.record_columns(regclass) IS
