@@ -366,6 +366,23 @@ SELECT a, b FROM fs ORDER BY a;
 SELECT a, b FROM hs ORDER BY a;
 SELECT same();
 
+-- rows that were deleted demand nothing of a new column, stored though they are
+CREATE DOMAIN some_text AS text NOT NULL;
+SELECT twin('ALTER TABLE @s ADD COLUMN d some_text');
+SELECT twin('DELETE FROM @s');
+BEGIN;
+SELECT twin('ALTER TABLE @s ADD COLUMN n int NOT NULL, ADD COLUMN d some_text, ADD COLUMN g int GENERATED ALWAYS AS (b * 2) STORED, ADD COLUMN r float8 NOT NULL DEFAULT random(), ADD COLUMN c int DEFAULT 5');
+SELECT twin('INSERT INTO @s (b, n) VALUES (7, 7)');
+SELECT twin('INSERT INTO @s (b, n, d) VALUES (7, 7, ''x'')');
+SELECT a, b, n, d, g, r IS NULL AS r, c FROM fs;
+ROLLBACK;
+CALL strata.drain('fs');
+SELECT twin('ALTER TABLE @s ADD COLUMN n int NOT NULL, ADD COLUMN g int GENERATED ALWAYS AS (b * 2) STORED, ADD COLUMN c int DEFAULT 5');
+SELECT twin('INSERT INTO @s (b, n) VALUES (8, 8)');
+CALL strata.drain('fs');
+SELECT * FROM fs;
+SELECT * FROM strata.verify('fs');
+
 -- ---- options: each from the next command on; key and shards once only ----
 ALTER FOREIGN TABLE f OPTIONS (ADD on_duplicate 'error');
 INSERT INTO f (id, c) VALUES (1, '{}');

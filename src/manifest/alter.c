@@ -73,6 +73,8 @@ typedef struct Follow
 	Relation	storage;		/* NULL until it had to be locked */
 	bool		emptiness_known;
 	bool		empty;
+	bool		rows_known;
+	bool		rows;
 } Follow;
 
 PG_FUNCTION_INFO_V1(strata_record_columns);
@@ -279,8 +281,27 @@ added_column_hint(Form_pg_attribute att)
 }
 
 /*
+ * Are there rows for a snapshot taken now?  Deleted ones do not count, though
+ * they may still be stored.  Asked when the store row has the new columns.
+ */
+static bool
+has_rows(Follow *follow)
+{
+	StrataRowCheck none = {.kind = STRATA_CHECK_CONSTRAINT,
+						   .expr = makeBoolConst(false, false)};
+
+	if (!follow->rows_known)
+	{
+		follow->rows = strata_check_rows_hook(follow->rel, list_make1(&none)) != NULL;
+		follow->rows_known = true;
+	}
+	return follow->rows;
+}
+
+/*
  * What rows stored before show for an added column.  True when that is not
- * NULL.  Raises an error for what cannot be one value for all of them.
+ * NULL.  Raises an error for what cannot be one value for all of them, if
+ * there are any.
  */
 static bool
 evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
@@ -292,7 +313,7 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 	bool		isnull = true;
 	MemoryContext context = CurrentMemoryContext;
 
-	if (expr == NULL && DomainHasConstraints(att->atttypid))
+	if (expr == NULL && DomainHasConstraints(att->atttypid) && has_rows(follow))
 	{
 		/* the domain may refuse NULL */
 		Oid			collation;
@@ -314,12 +335,16 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 	{
 		expr = (Node *) expression_planner((Expr *) expr);
 		if (att->attgenerated != '\0' || contain_volatile_functions(expr))
+		{
+			if (!has_rows(follow))
+				return false;
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot add column \"%s\" to foreign table \"%s\" that has rows",
 							NameStr(att->attname), RelationGetRelationName(follow->rel)),
 					 errdetail("Its value would differ from row to row, and stored rows are not rewritten."),
 					 errhint("%s", added_column_hint(att))));
+		}
 
 		PushActiveSnapshot(GetTransactionSnapshot());
 		estate = CreateExecutorState();
@@ -336,7 +361,7 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 		PopActiveSnapshot();
 	}
 
-	if (isnull && att->attnotnull)
+	if (isnull && att->attnotnull && has_rows(follow))
 		ereport(ERROR,
 				(errcode(ERRCODE_NOT_NULL_VIOLATION),
 				 errmsg("column \"%s\" of relation \"%s\" contains null values",
@@ -354,6 +379,9 @@ follow_columns(Follow *follow)
 {
 	TupleDesc	desc = follow->desc;
 	StrataStoreRow row = follow->row;
+	int			known = row.ncolumns;
+	bool		empty;
+	bool		found = false;
 	bool	   *has = palloc0(sizeof(bool) * desc->natts);
 	Datum	   *values = palloc0(sizeof(Datum) * desc->natts);
 
@@ -374,24 +402,31 @@ follow_columns(Follow *follow)
 			refuse_type_change(follow, att, column->type);
 	}
 
-	if (!store_is_empty(follow))
-	{
+	empty = store_is_empty(follow);
+	if (!empty)
 		strata_missing_decode(row.missing, desc, has, values);
-		for (int i = row.ncolumns; i < desc->natts; i++)
-		{
-			Form_pg_attribute att = TupleDescAttr(desc, i);
-
-			if (!att->attisdropped)
-				has[i] = evaluate_default(follow, att, &values[i]);
-		}
-	}
-
 	row.missing = strata_missing_encode(desc, has, values);
 	row.columns = strata_columns_of(desc);
 	row.ncolumns = desc->natts;
 	strata_store_row_update(&row);
 	CacheInvalidateRelcache(follow->rel);
 	CommandCounterIncrement();
+
+	for (int i = known; i < desc->natts && !empty; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped)
+			has[i] = evaluate_default(follow, att, &values[i]);
+		found |= has[i];
+	}
+	if (found)
+	{
+		row.missing = strata_missing_encode(desc, has, values);
+		strata_store_row_update(&row);
+		CacheInvalidateRelcache(follow->rel);
+		CommandCounterIncrement();
+	}
 }
 
 /* ---- the whole ---- */

@@ -310,6 +310,11 @@ strata_on_ddl_command_end(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	}
 
+	/* most tables are nobody's partition */
+	if (IsA(trigger->parsetree, CreateStmt) && trigger->tag == CMDTAG_CREATE_TABLE &&
+		((CreateStmt *) trigger->parsetree)->partbound == NULL)
+		PG_RETURN_NULL();
+
 	for_each_object(F_PG_EVENT_TRIGGER_DDL_COMMANDS, collect_command, &collected);
 	foreach (lc, collected.relids)
 		follow_command(lfirst_oid(lc), trigger);
