@@ -412,7 +412,8 @@ follow_columns(Follow *follow)
 	CacheInvalidateRelcache(follow->rel);
 	CommandCounterIncrement();
 
-	for (int i = known; i < desc->natts && !empty; i++)
+	/* a default that cannot be evaluated is refused beside no rows, too */
+	for (int i = known; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
@@ -420,7 +421,7 @@ follow_columns(Follow *follow)
 			has[i] = evaluate_default(follow, att, &values[i]);
 		found |= has[i];
 	}
-	if (found)
+	if (found && !empty)
 	{
 		row.missing = strata_missing_encode(desc, has, values);
 		strata_store_row_update(&row);
