@@ -287,7 +287,16 @@ ALTER TABLE h ALTER i TYPE bigint;
 ALTER TABLE h ALTER i TYPE numeric(10, 2);
 ALTER TABLE h ALTER i DROP DEFAULT;
 SELECT same();
--- the key, and a table without one: a new table
+-- the key's length may grow
+CREATE FOREIGN TABLE longer (id varchar(3) NOT NULL) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO longer VALUES ('abc');
+CALL strata.drain('longer');
+ALTER FOREIGN TABLE longer ALTER id TYPE varchar(5);
+INSERT INTO longer VALUES ('abcde');
+CALL strata.drain('longer');
+SELECT * FROM longer WHERE id IN ('abcde', 'abc') ORDER BY id;
+SELECT * FROM strata.verify('longer');
+-- another type of the key, and a table without a key: a new table
 ALTER FOREIGN TABLE f ALTER id TYPE bigint;
 CREATE FOREIGN TABLE keyless (v int) SERVER strata;
 INSERT INTO keyless VALUES (1);
