@@ -41,6 +41,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
+#include "optimizer/optimizer.h"
 #include "partitioning/partdesc.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -141,6 +142,52 @@ raise_violation(Relation rel, const StrataRowCheck *check)
 	}
 }
 
+/* Do the valid CHECK constraints of a table say that a column is not null? */
+static bool
+not_null_is_implied(Relation rel, AttrNumber attnum)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
+	TupleConstr *constr = desc->constr;
+	NullTest   *test = makeNode(NullTest);
+	List	   *given = NIL;
+
+	for (int i = 0; constr != NULL && i < constr->num_check; i++)
+	{
+		Node	   *expr;
+
+		if (!constr->check[i].ccvalid)
+			continue;
+		expr = eval_const_expressions(NULL, stringToNode(constr->check[i].ccbin));
+		expr = (Node *) canonicalize_qual((Expr *) expr, true);
+		given = list_concat(given, make_ands_implicit((Expr *) expr));
+	}
+
+	test->arg = (Expr *) makeVar(1, attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
+	test->nulltesttype = IS_NOT_NULL;
+	test->location = -1;
+	return predicate_implied_by(list_make1(test), given, true);
+}
+
+/*
+ * Can the rows be left alone, as those of a heap, since all that is demanded
+ * is known already?  (Partition bounds that are known are not demanded.)
+ */
+static bool
+is_implied(Relation rel, List *checks)
+{
+	ListCell   *lc;
+
+	foreach (lc, checks)
+	{
+		const StrataRowCheck *check = lfirst(lc);
+
+		if (check->kind != STRATA_CHECK_NOT_NULL || !not_null_is_implied(rel, check->attnum))
+			return false;
+	}
+	return true;
+}
+
 static void
 run_checks(List *tables)
 {
@@ -150,8 +197,10 @@ run_checks(List *tables)
 	{
 		TableChecks *table = lfirst(lc);
 		Relation	rel = relation_open(table->relid, NoLock);
-		const StrataRowCheck *violated = strata_check_rows_hook(rel, table->checks);
+		const StrataRowCheck *violated = NULL;
 
+		if (!is_implied(rel, table->checks))
+			violated = strata_check_rows_hook(rel, table->checks);
 		if (violated != NULL)
 			raise_violation(rel, violated);
 		relation_close(rel, NoLock);
