@@ -93,15 +93,23 @@ ALTER FOREIGN TABLE mother RENAME TO mama;
 ALTER FOREIGN TABLE "Layers 3"."T 1" RENAME TO t2;
 SELECT options('child');
 SELECT * FROM child ORDER BY id;
--- a name without a tie (as pg_upgrade leaves it) is looked up; ALTER ties it again
+-- a name without a tie (as pg_upgrade leaves it) is looked up; ALTER ties it again,
+-- all of them by what docs/administration.md says
 CREATE FOREIGN TABLE untied (id int) SERVER strata OPTIONS (store '"Layers 3".t2', layer 'wal');
 DELETE FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = 'untied'::regclass AND refobjid = '"Layers 3".t2'::regclass;
 SELECT * FROM untied ORDER BY id;
+SELECT format('ALTER FOREIGN TABLE %s OPTIONS (SET store %L)', ftrelid::regclass, option_value)
+FROM pg_foreign_table, pg_options_to_table(ftoptions)
+WHERE option_name = 'store' AND ftserver IN (SELECT s.oid FROM pg_foreign_server s
+    JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw WHERE w.fdwname = 'strata')
+    AND ftrelid = 'untied'::regclass \gexec
+SELECT * FROM tied WHERE layer_table = 'untied'::regclass;
 ALTER FOREIGN TABLE "Layers 3".t2 RENAME TO t3;
 SELECT * FROM untied ORDER BY id;
-ALTER FOREIGN TABLE untied OPTIONS (SET store '"Layers 3".t3');
-SELECT * FROM tied WHERE layer_table = 'untied'::regclass;
+DELETE FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = 'untied'::regclass AND refobjid = '"Layers 3".t3'::regclass;
 ALTER FOREIGN TABLE "Layers 3".t3 RENAME TO t4;
+SELECT * FROM untied ORDER BY id;
+ALTER FOREIGN TABLE untied OPTIONS (SET store '"Layers 3".t4');
 SELECT * FROM untied ORDER BY id;
 DROP FOREIGN TABLE child, untied, mama, own, t_base;
 DROP FOREIGN TABLE "Layers 3".t4;
