@@ -210,6 +210,11 @@ SELECT twin('CREATE TABLE @300 PARTITION OF @ FOR VALUES FROM (301) TO (400)');
 -- (core goes on with the bounds that a session remembers of such a heap partition)
 INSERT INTO fsub6 VALUES (350, 's', 6);
 SELECT twin('INSERT INTO @ VALUES (350, ''s'', 6), (299, ''s'', 5)');
+-- bounds that the default partition's own CHECK implies: nobody looks
+SELECT twin('ALTER TABLE @sub ADD CONSTRAINT below CHECK (id IS NOT NULL AND id < 1000)');
+SELECT twin('CREATE TABLE @1000 (id int NOT NULL, v text, w bigint)');
+SELECT twin('ALTER TABLE @ ATTACH PARTITION @1000 FOR VALUES FROM (1000) TO (1001)');
+SELECT twin('CREATE TABLE @1001 PARTITION OF @ FOR VALUES FROM (1001) TO (1002)');
 SELECT twin('CREATE TABLE @sub7 PARTITION OF @sub FOR VALUES IN (7)');
 SELECT twin('INSERT INTO @ VALUES (298, ''s'', 7)');
 SELECT same();

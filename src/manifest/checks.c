@@ -15,7 +15,9 @@
  * them (ONLY, NO INHERIT, NOT VALID) is read from its catalog entries.
  *
  * Locks: the command holds on each of the tables what keeps rows that violate
- * the demand from coming in meanwhile.  ALTER DOMAIN takes ShareLock here.
+ * the demand from coming in meanwhile.  Inheritors that it had no reason to
+ * look at, since the demand is nothing new to them, may be here too, so all are
+ * opened under AccessShareLock.  ALTER DOMAIN takes ShareLock here.
  *
  * IDENTIFICATION
  *	  src/manifest/checks.c
@@ -196,9 +198,11 @@ run_checks(List *tables)
 	foreach (lc, tables)
 	{
 		TableChecks *table = lfirst(lc);
-		Relation	rel = relation_open(table->relid, NoLock);
+		Relation	rel = try_relation_open(table->relid, AccessShareLock);
 		const StrataRowCheck *violated = NULL;
 
+		if (rel == NULL)
+			continue;			/* one that the command left alone */
 		if (!is_implied(rel, table->checks))
 			violated = strata_check_rows_hook(rel, table->checks);
 		if (violated != NULL)
@@ -208,14 +212,6 @@ run_checks(List *tables)
 }
 
 /* ---- ALTER TABLE ---- */
-
-static bool
-has_store(Oid relid)
-{
-	StrataStoreRow row;
-
-	return strata_is_foreign_table(relid) && strata_store_row_read(relid, &row);
-}
 
 static void
 demand_not_null(List **tables, Oid relid, const char *column)
@@ -276,7 +272,9 @@ demand_bounds(List **tables, Oid relid, StrataCheckKind kind)
 	CacheInvalidateRelcacheByRelid(relid);
 	CommandCounterIncrement();
 
-	rel = relation_open(relid, NoLock);
+	rel = try_relation_open(relid, AccessShareLock);
+	if (rel == NULL)
+		return;
 	qual = RelationGetPartitionQual(rel);
 	if (qual != NIL && !PartConstraintImpliedByRelConstraint(rel, qual))
 	{
@@ -296,7 +294,7 @@ demand_of_all(List **tables, Oid relid, StrataCheckKind kind, const char *name)
 	{
 		Oid			child = lfirst_oid(lc);
 
-		if (!has_store(child))
+		if (!strata_has_store(child))
 			continue;
 		if (kind == STRATA_CHECK_NOT_NULL)
 			demand_not_null(tables, child, name);

@@ -73,17 +73,9 @@ related_relations(Oid relid, bool forward)
 }
 
 static bool
-has_store(Oid relid)
-{
-	StrataStoreRow row;
-
-	return strata_store_row_read(relid, &row);
-}
-
-static bool
 is_layer_table(Oid relid)
 {
-	return strata_is_foreign_table(relid) && !has_store(relid) &&
+	return strata_is_foreign_table(relid) && !strata_has_store(relid) &&
 		strata_options_get(relid)->layer != STRATA_LAYER_ALL;
 }
 
@@ -101,7 +93,7 @@ strata_layer_depends_on(Oid layer_table)
 		return InvalidOid;
 	foreach (lc, related_relations(layer_table, true))
 	{
-		if (!has_store(lfirst_oid(lc)))
+		if (!strata_has_store(lfirst_oid(lc)))
 			continue;
 		if (OidIsValid(store))
 			return InvalidOid;
@@ -119,7 +111,7 @@ strata_layer_untie(Oid ftrelid, Oid except)
 		return;
 	foreach (lc, related_relations(ftrelid, true))
 	{
-		if (lfirst_oid(lc) != except && has_store(lfirst_oid(lc)))
+		if (lfirst_oid(lc) != except && strata_has_store(lfirst_oid(lc)))
 			(void) deleteDependencyRecordsForSpecific(RelationRelationId, ftrelid,
 													  DEPENDENCY_NORMAL,
 													  RelationRelationId, lfirst_oid(lc));
