@@ -77,6 +77,8 @@ typedef struct Accounting
 	Size		nreferences;
 	Size		max_references;
 	int			shard;			/* being walked */
+	StrataPageRef tails[STRATA_MAX_SHARDS]; /* before the walk; owner 0: none */
+	bool		tail_seen;
 
 	/* oldest version of each shard's manifest row */
 	StrataShardState oldest[STRATA_MAX_SHARDS];
@@ -158,8 +160,11 @@ static void
 add_log_page(const StrataPageRef *page, const StrataLogPage *header, void *arg)
 {
 	Accounting *accounting = (Accounting *) arg;
+	const StrataPageRef *tail = &accounting->tails[accounting->shard];
 
 	add_reference(accounting, USE_LOG, accounting->shard, page->owner, page->block, 1);
+	if (page->owner == tail->owner && page->block == tail->block)
+		accounting->tail_seen = true;
 }
 
 /* The blocks that a shard page keeps for its log: from the tail page on. */
@@ -172,6 +177,7 @@ add_shard_page(Accounting *accounting, int shard)
 	if (!strata_shard_read(accounting->storage, shard, &data))
 		strata_page_mismatch(accounting->storage, STRATA_SHARD_BLOCK(shard), "a shard page");
 
+	accounting->tails[shard] = data.tail;
 	first = data.tail.owner != 0 ? data.tail.block : data.tail_extent.block;
 	if (data.tail_extent.owner == 0 || first < data.tail_extent.block ||
 		first - data.tail_extent.block >= data.tail_extent.nblocks)
@@ -198,6 +204,7 @@ add_log(Accounting *accounting, StrataStore *store, int shard)
 		return;
 
 	accounting->shard = shard;
+	accounting->tail_seen = accounting->tails[shard].owner == 0;
 	walk = strata_log_walk_begin(store, accounting->storage, shard, &point, 0);
 	strata_log_walk_on_page(walk, add_log_page, accounting);
 	while (strata_log_walk_next(walk, &entry))
@@ -209,6 +216,14 @@ add_log(Accounting *accounting, StrataStore *store, int shard)
 					   &strata_entry_group(entry.header)->extent);
 	}
 	strata_log_walk_end(walk);
+
+	/* What lies behind a lost link would look as if nobody wanted it. */
+	if (!accounting->tail_seen)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("log of shard %d of relation \"%s\" ends before its tail page %u",
+						shard, RelationGetRelationName(accounting->storage),
+						accounting->tails[shard].block)));
 }
 
 static const char *

@@ -634,6 +634,7 @@ write_run(StrataExtentWriter *writer, const char *data, Size len)
 		MarkBufferDirty(buffers[i]);
 	}
 
+	STRATA_PAUSE("storage-run-before-record");
 	if (RelationNeedsWAL(writer->rel))
 	{
 		XLogRecPtr	lsn;

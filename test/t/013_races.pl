@@ -131,6 +131,41 @@ drain($node, 'n');
 is(sql('SELECT v FROM n WHERE id = 7'), 'z', 'next page: merged, too');
 verify_clean($node, 'n', 'next page');
 
+# ---- pages stay locked until their record is inserted ----
+# A checkpoint would write pages of a load that no record describes yet.
+sql("CREATE FOREIGN TABLE w (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off')");
+pause_arm($node, 'storage-run-before-record', 'hold');
+$load = start('INSERT INTO w ' . noisy_rows(1, 200));
+pause_wait($node, 'storage-run-before-record');
+my $checkpoint = start('CHECKPOINT');
+my $waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'BufferContent'";
+ok(eventually(sub { sql("$waits AND backend_type = 'checkpointer'") > 0 || !running($checkpoint) }),
+	'record of a load: the checkpoint is on its way');
+ok(running($checkpoint), 'record of a load: it waits for the pages');
+pause_clear($node, 'storage-run-before-record');
+is(finish($load), '', 'record of a load: the load goes on');
+is(finish($checkpoint), '', 'record of a load: so does the checkpoint');
+
+# The entry of somebody who knew the tail and found it unlocked would be
+# overwritten.
+sql("CREATE FOREIGN TABLE l (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off')");
+sql('INSERT INTO l ' . noisy_rows(1, 2));
+pause_arm($node, 'log-append-tail-known', 'hold');
+$writer = start("INSERT INTO l VALUES (100, 'small')");
+pause_wait($node, 'log-append-tail-known');
+pause_arm($node, 'log-link-before-record', 'hold');
+$load = start('INSERT INTO l ' . noisy_rows(3, 8));
+pause_wait($node, 'log-link-before-record');
+pause_clear($node, 'log-append-tail-known');
+ok(eventually(sub { sql("$waits AND backend_type = 'client backend'") > 0 || !running($writer) }),
+	'record of a link: the other writer is on its way');
+ok(running($writer), 'record of a link: it waits for the tail');
+pause_clear($node, 'log-link-before-record');
+is(finish($load), '', 'record of a link: the first goes on');
+is(finish($writer), '', 'record of a link: so does the other');
+is(sql('SELECT count(*), count(*) FILTER (WHERE id = 100) FROM l'), '11|1', 'record of a link: no row is lost');
+verify_clean($node, 'l', 'record of a link');
+
 # ---- a transaction that commits while a pass looks at it ----
 sql("CREATE FOREIGN TABLE o (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off')");
 my $open = $node->background_psql('postgres');

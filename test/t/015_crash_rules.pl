@@ -98,5 +98,34 @@ verify_clean($node, 'f', 'damaged free blocks');
 drain($node, 'f');
 is(sql('SELECT count(*) FROM f'), 1002, 'merged, too');
 
+# ---- a generation whose last page does not say CLOSED is not folded ----
+# Its summary, on the first page, says so in the same record; only damage can
+# make the two differ.
+sql("CREATE FOREIGN TABLE c (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off')");
+sql("INSERT INTO c VALUES (1, 'x')");
+sql("SELECT * FROM strata.seal('c')");
+$path = $node->data_dir . '/'
+  . sql("SELECT pg_relation_filepath(storage) FROM strata.stores WHERE store = 'c'::regclass");
+my $block = sql("SELECT last_block FROM strata.generations WHERE store = 'c'::regclass AND state = 'sealed'");
+$node->stop;
+command_ok(['pg_checksums', '--disable', '-D', $node->data_dir], 'checksums off');
+{
+	# log page header, behind 24 bytes of page header: flags at 12, next page at 48
+	open my $file, '+<', $path or die "$path: $!";
+	binmode $file;
+	sysseek $file, $block * 8192 + 24 + 12, 0;
+	sysread $file, my $flags, 2;
+	is(unpack('S', $flags) & 1, 1, 'the page is closed');
+	sysseek $file, $block * 8192 + 24 + 12, 0;
+	syswrite $file, pack('S', unpack('S', $flags) & ~1);
+	sysseek $file, $block * 8192 + 24 + 48, 0;
+	syswrite $file, "\0" x 16;
+	close $file;
+}
+$node->start;
+is(sql("SELECT generations_merged, generations_left FROM strata.merge('c')"), '0|1', 'a page that is not closed: not folded');
+like(sql("SELECT problem FROM strata.verify('c')"), qr/ends before its tail page/, 'and verify says so');
+like(($node->psql('postgres', "SELECT * FROM strata.sweep('c')"))[2], qr/ends before its tail page/, 'sweep takes nothing');
+
 $node->stop;
 done_testing();

@@ -133,5 +133,14 @@ same_rows($node, 't', 'without preloading: rows');
 verify_clean($node, 't', 'without preloading');
 is($node->safe_psql('postgres', "SELECT count(*) FROM strata.health() WHERE what LIKE '%shared_preload_libraries%'"), 1, 'health recommends it');
 
+# Nobody interrupts such a worker: it looks whether its database is wanted.
+$node->safe_psql('postgres', 'CREATE DATABASE backlog');
+$node->safe_psql('backlog', "CREATE EXTENSION strata; CREATE FOREIGN TABLE t (id int, v text) SERVER strata OPTIONS (key 'id', merge_after_generations '3', merge_max_generations '1', generation_max_rows '10')");
+pause_arm($node, 'pass-begin', 'sleep 500');
+$node->safe_psql('backlog', "DO \$\$BEGIN FOR i IN 1 .. 31 LOOP INSERT INTO t SELECT g, 'x' FROM generate_series(1, 10) g; END LOOP; END\$\$");
+ok($node->poll_query_until('backlog', 'SELECT pending_generations < 31 FROM strata.stores'), 'a worker is at it');
+timed('postgres', 'DROP DATABASE backlog', 'DROP DATABASE with a worker between two passes');
+pause_clear($node, 'pass-begin');
+
 $node->stop;
 done_testing();

@@ -83,7 +83,7 @@ is(q1("SELECT taken, waiting FROM strata.merge_memory()"), '0|0', 'and all of it
 # Users' merges share it; one that waits can be cancelled and holds nothing then.
 q1("ALTER SYSTEM SET strata.max_workers = 0; SELECT pg_reload_conf()");
 q1("INSERT INTO s$_ VALUES (1, 'again'); SELECT * FROM strata.seal('s$_')") for 1 .. 2;
-pause_arm($node, 'pass-after-budget', 'wait');
+pause_arm($node, 'pass-after-budget', 'hold');
 my $holder = $node->background_psql('postgres');
 $holder->{stdin} .= "SELECT generations_merged FROM strata.merge('s1');\n";
 $holder->{run}->pump_nb;
