@@ -241,6 +241,11 @@ CREATE FUNCTION strata.relation_size(relation regclass) RETURNS bigint
 COMMENT ON FUNCTION strata.relation_size(regclass) IS
     'disk space of a table: its storage relation and key index';
 
+CREATE FUNCTION strata.set_tablespace(relation regclass, tablespace name) RETURNS void
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_set_tablespace';
+COMMENT ON FUNCTION strata.set_tablespace(regclass, name) IS
+    'move what is stored for a table, its key index included, to another tablespace';
+
 CREATE FUNCTION strata.record_columns(relation regclass) RETURNS void
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_record_columns';
 COMMENT ON FUNCTION strata.record_columns(regclass) IS
@@ -466,7 +471,8 @@ COMMENT ON FUNCTION strata.on_sql_drop() IS 'drops the store of a dropped table'
 
 CREATE EVENT TRIGGER strata_ddl_command_end ON ddl_command_end
     WHEN TAG IN ('CREATE FOREIGN TABLE', 'IMPORT FOREIGN SCHEMA', 'ALTER FOREIGN TABLE',
-                 'ALTER TABLE', 'ALTER TYPE', 'CREATE INDEX', 'ALTER INDEX')
+                 'CREATE TABLE', 'ALTER TABLE', 'CREATE SCHEMA', 'ALTER SCHEMA',
+                 'ALTER TYPE', 'ALTER DOMAIN', 'CREATE INDEX', 'ALTER INDEX')
     EXECUTE FUNCTION strata.on_ddl_command_end();
 ALTER EVENT TRIGGER strata_ddl_command_end ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER strata_ddl_command_end IS 'creates stores and follows changes of their tables';

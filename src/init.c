@@ -17,6 +17,7 @@
 
 #include "base/keyindex.h"
 #include "compat.h"
+#include "fdw/fdw.h"
 #include "log/memtable.h"
 #include "log/walk.h"
 #include "manifest/lifecycle.h"
@@ -57,6 +58,7 @@ _PG_init(void)
 	strata_storage_hooks.index_build = strata_keyindex_build_scan;
 	strata_storage_hooks.vacuum = strata_freeze;
 	strata_log_is_empty_hook = log_is_empty;
+	strata_check_rows_hook = strata_check_rows;
 
 	/* Called in the reverse order: the trigger sees what the memtable does. */
 	strata_trigger_init();

@@ -75,6 +75,12 @@ extern void strataEndForeignInsert(EState *estate, ResultRelInfo *rinfo);
 extern int	strataIsForeignRelUpdatable(Relation rel);
 extern void strataExecForeignTruncate(List *rels, DropBehavior behavior, bool restart_seqs);
 
+/* check_rows.c: a StrataCheckRows, see manifest/lifecycle.h */
+extern const struct StrataRowCheck *strata_check_rows(Relation rel, List *checks);
+
+/* import.c */
+extern List *strataImportForeignSchema(ImportForeignSchemaStmt *stmt, Oid serverOid);
+
 /* explain.c */
 extern void strataExplainForeignScan(ForeignScanState *node, struct ExplainState *es);
 

@@ -63,6 +63,9 @@ strata_handler(PG_FUNCTION_ARGS)
 	routine->GetForeignRowMarkType = strataGetForeignRowMarkType;
 	routine->RefetchForeignRow = strataRefetchForeignRow;
 
+	/* tables over one layer of what there is */
+	routine->ImportForeignSchema = strataImportForeignSchema;
+
 	/* looking in */
 	routine->ExplainForeignScan = strataExplainForeignScan;
 	routine->AnalyzeForeignTable = strataAnalyzeForeignTable;

@@ -4,9 +4,10 @@
  *	  Foreign tables over one layer of another table's store:
  *	  OPTIONS (store 'rollouts', layer 'wal' | 'base').
  *
- * The store is named, so it is found anew by every plan and every scan: an
- * unqualified name is looked for beside the layer table first, then along the
- * search path (a dump runs with an empty one).  Columns are matched by name.
+ * The store is found anew by every plan and every scan: by the dependency of
+ * the layer table on it (manifest/layers.c), else by its name.  An unqualified
+ * name is looked for beside the layer table first, then along the search path
+ * (a dump runs with an empty one).  Columns are matched by name.
  * Who reads a layer table needs SELECT on the store's table as well, for the
  * layer table's owner may not be its owner.
  *
@@ -18,6 +19,7 @@
 #include "postgres.h"
 
 #include "fdw/scan.h"
+#include "manifest/lifecycle.h"
 
 #include "catalog/namespace.h"
 #include "miscadmin.h"
@@ -36,20 +38,18 @@ Oid
 strata_layer_store(Oid layer_table, const StrataOptions *options)
 {
 	List	   *names = stringToQualifiedNameList(options->store);
-	Oid			store = InvalidOid;
+	Oid			store = strata_layer_depends_on(layer_table);
 
-	if (list_length(names) == 1)
-	{
+	if (!OidIsValid(store) && list_length(names) == 1)
 		store = get_relname_relid(strVal(linitial(names)), get_rel_namespace(layer_table));
-		if (OidIsValid(store))
+	if (OidIsValid(store))
+	{
+		LockRelationOid(store, AccessShareLock);
+		/* dropped while we waited? */
+		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(store)))
 		{
-			LockRelationOid(store, AccessShareLock);
-			/* dropped while we waited? */
-			if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(store)))
-			{
-				UnlockRelationOid(store, AccessShareLock);
-				store = InvalidOid;
-			}
+			UnlockRelationOid(store, AccessShareLock);
+			store = InvalidOid;
 		}
 	}
 	if (!OidIsValid(store))

@@ -35,6 +35,8 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "commands/typecmds.h"
 #include "executor/executor.h"
 #include "fmgr.h"
@@ -58,6 +60,9 @@
 
 StrataLogIsEmpty strata_log_is_empty_hook = NULL;
 
+#define COPY_HINT \
+	"Create a new table, copy the rows with INSERT INTO ... SELECT, drop this one and rename the new one."
+
 /* A store being compared with its table. */
 typedef struct Follow
 {
@@ -68,6 +73,8 @@ typedef struct Follow
 	Relation	storage;		/* NULL until it had to be locked */
 	bool		emptiness_known;
 	bool		empty;
+	bool		rows_known;
+	bool		rows;
 } Follow;
 
 PG_FUNCTION_INFO_V1(strata_record_columns);
@@ -203,21 +210,98 @@ key_changed(Follow *follow, const AttrNumber *attnums, int nkeys)
 
 /* ---- columns ---- */
 
-static void
-refuse_type_change(Follow *follow, Form_pg_attribute att)
+/*
+ * The commands that do what a change of a column's type would, or NULL where
+ * that takes a new table: rows without a key cannot be updated, and columns
+ * that plain inheritance brought are other tables' too.
+ */
+static char *
+retype_commands(Follow *follow, Form_pg_attribute att, Oid stored_type)
 {
+	Oid			relid = follow->row.foreign_table;
+	char	   *new_name = psprintf("%s_new", NameStr(att->attname));
+	char	   *table;
+	const char *alter = "ALTER FOREIGN TABLE";
+	const char *column;
+	char	   *type;
+	char	   *value;
+
+	if (follow->row.nkeys == 0)
+		return NULL;
+	if (att->attinhcount > 0)
+	{
+		if (!follow->rel->rd_rel->relispartition)
+			return NULL;
+		relid = llast_oid(get_partition_ancestors(relid));
+		alter = "ALTER TABLE";
+	}
+	for (int i = 1; strlen(new_name) >= NAMEDATALEN || get_attnum(relid, new_name) != InvalidAttrNumber; i++)
+		new_name = psprintf("new_%d", i);
+
+	table = quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									   get_rel_name(relid));
+	column = quote_identifier(NameStr(att->attname));
+	type = format_type_with_typemod(att->atttypid, att->atttypmod);
+
+	/* an assignment does not cut what is too long, a cast does */
+	value = psprintf("%s::%s", column, type);
+	if (can_coerce_type(1, &stored_type, &att->atttypid, COERCION_ASSIGNMENT))
+		value = pstrdup(column);
+	return psprintf("%s %s ADD COLUMN %s %s; UPDATE %s SET %s = %s; %s %s DROP COLUMN %s; %s %s RENAME COLUMN %s TO %s;",
+					alter, table, quote_identifier(new_name), type,
+					table, quote_identifier(new_name), value,
+					alter, table, column,
+					alter, table, quote_identifier(new_name), column);
+}
+
+static void
+refuse_type_change(Follow *follow, Form_pg_attribute att, Oid stored_type)
+{
+	char	   *commands = retype_commands(follow, att, stored_type);
+
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot change the type of column \"%s\" of foreign table \"%s\" to %s",
 					NameStr(att->attname), RelationGetRelationName(follow->rel),
 					format_type_with_typemod(att->atttypid, att->atttypmod)),
 			 errdetail("Stored rows would have to be rewritten."),
-			 errhint("Create a new table and copy the rows.")));
+			 commands ? errhint("Put a new column in the place of the old one, and set its default and constraints again: %s", commands) :
+			 errhint(COPY_HINT)));
+}
+
+/* Said of an added column whose value would differ from row to row. */
+static const char *
+added_column_hint(Form_pg_attribute att)
+{
+	if (att->attgenerated != '\0')
+		return COPY_HINT;
+	if (att->attidentity != '\0')
+		return "Add it as a plain column, fill it with UPDATE, and then SET NOT NULL and ADD GENERATED ... AS IDENTITY.";
+	return "Add the column without a default, fill it with UPDATE, and SET DEFAULT for new rows afterwards.";
+}
+
+/*
+ * Are there rows for a snapshot taken now?  Deleted ones do not count, though
+ * they may still be stored.  Asked when the store row has the new columns.
+ */
+static bool
+has_rows(Follow *follow)
+{
+	StrataRowCheck none = {.kind = STRATA_CHECK_CONSTRAINT,
+						   .expr = makeBoolConst(false, false)};
+
+	if (!follow->rows_known)
+	{
+		follow->rows = strata_check_rows_hook(follow->rel, list_make1(&none)) != NULL;
+		follow->rows_known = true;
+	}
+	return follow->rows;
 }
 
 /*
  * What rows stored before show for an added column.  True when that is not
- * NULL.  Raises an error for what cannot be one value for all of them.
+ * NULL.  Raises an error for what cannot be one value for all of them, if
+ * there are any.
  */
 static bool
 evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
@@ -229,7 +313,7 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 	bool		isnull = true;
 	MemoryContext context = CurrentMemoryContext;
 
-	if (expr == NULL && DomainHasConstraints(att->atttypid))
+	if (expr == NULL && DomainHasConstraints(att->atttypid) && has_rows(follow))
 	{
 		/* the domain may refuse NULL */
 		Oid			collation;
@@ -251,12 +335,16 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 	{
 		expr = (Node *) expression_planner((Expr *) expr);
 		if (att->attgenerated != '\0' || contain_volatile_functions(expr))
+		{
+			if (!has_rows(follow))
+				return false;
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot add column \"%s\" to foreign table \"%s\" that has rows",
 							NameStr(att->attname), RelationGetRelationName(follow->rel)),
 					 errdetail("Its value would differ from row to row, and stored rows are not rewritten."),
-					 errhint("Add the column without a default, and set the default for new rows afterwards.")));
+					 errhint("%s", added_column_hint(att))));
+		}
 
 		PushActiveSnapshot(GetTransactionSnapshot());
 		estate = CreateExecutorState();
@@ -273,12 +361,13 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 		PopActiveSnapshot();
 	}
 
-	if (isnull && att->attnotnull)
+	if (isnull && att->attnotnull && has_rows(follow))
 		ereport(ERROR,
 				(errcode(ERRCODE_NOT_NULL_VIOLATION),
-				 errmsg("column \"%s\" of foreign table \"%s\" contains null values",
+				 errmsg("column \"%s\" of relation \"%s\" contains null values",
 						NameStr(att->attname), RelationGetRelationName(follow->rel)),
-				 errdetail("Rows that exist have no value for the added column.")));
+				 errdetail("Rows that exist have no value for the added column."),
+				 errtablecol(follow->rel, att->attnum)));
 	return !isnull;
 }
 
@@ -290,6 +379,9 @@ follow_columns(Follow *follow)
 {
 	TupleDesc	desc = follow->desc;
 	StrataStoreRow row = follow->row;
+	int			known = row.ncolumns;
+	bool		empty;
+	bool		found = false;
 	bool	   *has = palloc0(sizeof(bool) * desc->natts);
 	Datum	   *values = palloc0(sizeof(Datum) * desc->natts);
 
@@ -307,27 +399,35 @@ follow_columns(Follow *follow)
 		if (!strata_column_compatible(column->type, column->typmod, att->atttypid,
 									  att->atttypmod, att->attcollation) &&
 			!store_is_empty(follow))
-			refuse_type_change(follow, att);
+			refuse_type_change(follow, att, column->type);
 	}
 
-	if (!store_is_empty(follow))
-	{
+	empty = store_is_empty(follow);
+	if (!empty)
 		strata_missing_decode(row.missing, desc, has, values);
-		for (int i = row.ncolumns; i < desc->natts; i++)
-		{
-			Form_pg_attribute att = TupleDescAttr(desc, i);
-
-			if (!att->attisdropped)
-				has[i] = evaluate_default(follow, att, &values[i]);
-		}
-	}
-
 	row.missing = strata_missing_encode(desc, has, values);
 	row.columns = strata_columns_of(desc);
 	row.ncolumns = desc->natts;
 	strata_store_row_update(&row);
 	CacheInvalidateRelcache(follow->rel);
 	CommandCounterIncrement();
+
+	/* a default that cannot be evaluated is refused beside no rows, too */
+	for (int i = known; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped)
+			has[i] = evaluate_default(follow, att, &values[i]);
+		found |= has[i];
+	}
+	if (found && !empty)
+	{
+		row.missing = strata_missing_encode(desc, has, values);
+		strata_store_row_update(&row);
+		CacheInvalidateRelcache(follow->rel);
+		CommandCounterIncrement();
+	}
 }
 
 /* ---- the whole ---- */
@@ -347,7 +447,7 @@ recreate(Follow *follow, const char *what)
 				 errmsg("cannot change the %s of foreign table \"%s\"",
 						what, RelationGetRelationName(follow->rel)),
 				 errdetail("It has been written to."),
-				 errhint("Create a new table and copy the rows.")));
+				 errhint(COPY_HINT)));
 	table_close(follow->storage, NoLock);
 	follow->storage = NULL;
 	strata_store_drop(follow->row.foreign_table, follow->row.storage);
@@ -367,7 +467,10 @@ strata_store_follow(Oid ftrelid, bool renamed)
 		if (follow.options->layer != STRATA_LAYER_ALL)
 			strata_layer_check(ftrelid, follow.options);
 		else
+		{
+			strata_layer_untie(ftrelid, InvalidOid);
 			strata_store_create(ftrelid);
+		}
 		return;
 	}
 

@@ -33,7 +33,6 @@
 #include "manifest/ddl.h"
 #include "storage/relation_am.h"
 
-#include "access/genam.h"
 #include "access/relation.h"
 #include "access/reloptions.h"
 #include "access/table.h"
@@ -45,18 +44,14 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
-#include "catalog/pg_depend.h"
 #include "catalog/pg_extension.h"
-#include "catalog/pg_foreign_table.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "commands/tablespace.h"
-#include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -80,19 +75,26 @@ manifest_owner(Oid schema)
 	return owner;
 }
 
+/* Everybody may use the database's own tablespace. */
+void
+strata_check_tablespace_rights(Oid tablespace)
+{
+	AclResult	result;
+
+	if (!OidIsValid(tablespace) || tablespace == MyDatabaseTableSpace)
+		return;
+	result = pg_tablespace_aclcheck(tablespace, GetUserId(), ACL_CREATE);
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_TABLESPACE, get_tablespace_name(tablespace));
+}
+
 /* default_tablespace, which the creator must be allowed to use. */
 static Oid
 choose_tablespace(void)
 {
 	Oid			tablespace = GetDefaultTablespace(RELPERSISTENCE_PERMANENT, false);
 
-	if (OidIsValid(tablespace) && tablespace != MyDatabaseTableSpace)
-	{
-		AclResult	result = pg_tablespace_aclcheck(tablespace, GetUserId(), ACL_CREATE);
-
-		if (result != ACLCHECK_OK)
-			aclcheck_error(result, OBJECT_TABLESPACE, get_tablespace_name(tablespace));
-	}
+	strata_check_tablespace_rights(tablespace);
 	return tablespace;
 }
 
@@ -281,93 +283,4 @@ strata_store_drop(Oid ftrelid, Oid storage)
 	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)))
 		CacheInvalidateRelcacheByRelid(ftrelid);
 	CommandCounterIncrement();
-}
-
-/* ---- tables over one layer ---- */
-
-/* Is there a dependency of one relation on another already? */
-static bool
-depends_on(Oid relid, Oid referenced)
-{
-	Relation	depend = table_open(DependRelationId, AccessShareLock);
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(RelationRelationId));
-	ScanKeyInit(&keys[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, 2, keys);
-	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
-
-		found = form->objsubid == 0 && form->refclassid == RelationRelationId &&
-			form->refobjid == referenced && form->refobjsubid == 0;
-	}
-	systable_endscan(scan);
-	table_close(depend, AccessShareLock);
-	return found;
-}
-
-/*
- * The columns are found in the store's table by name, with the same types.
- * The table depends on the store's like a view on its table, so that a dump
- * restores them in the right order; for a dump's empty search_path, the name
- * in the option is made a qualified one.
- */
-void
-strata_layer_check(Oid ftrelid, const StrataOptions *options)
-{
-	Oid			store = strata_options_store(options, false);
-	Relation	rel = relation_open(ftrelid, NoLock);
-	TupleDesc	desc = RelationGetDescr(rel);
-	char	   *qualified;
-
-	if (!strata_is_foreign_table(store) ||
-		strata_options_get(store)->layer != STRATA_LAYER_ALL)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a strata foreign table with a store", options->store)));
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-		AttrNumber	attnum;
-
-		if (att->attisdropped)
-			continue;
-		attnum = get_attnum(store, NameStr(att->attname));
-		if (attnum <= 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_COLUMN),
-					 errmsg("column \"%s\" of foreign table \"%s\" does not exist in \"%s\"",
-							NameStr(att->attname), RelationGetRelationName(rel),
-							options->store)));
-		if (get_atttype(store, attnum) != att->atttypid)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("column \"%s\" of foreign table \"%s\" has type %s, in \"%s\" it has type %s",
-							NameStr(att->attname), RelationGetRelationName(rel),
-							format_type_be(att->atttypid), options->store,
-							format_type_be(get_atttype(store, attnum)))));
-	}
-
-	if (!depends_on(ftrelid, store))
-	{
-		ObjectAddress depender;
-		ObjectAddress referenced;
-
-		ObjectAddressSet(depender, RelationRelationId, ftrelid);
-		ObjectAddressSet(referenced, RelationRelationId, store);
-		recordDependencyOn(&depender, &referenced, DEPENDENCY_NORMAL);
-	}
-
-	qualified = quote_qualified_identifier(get_namespace_name(get_rel_namespace(store)),
-										   get_rel_name(store));
-	if (strcmp(qualified, options->store) != 0)
-		strata_options_set(ftrelid, "store", qualified);
-	relation_close(rel, NoLock);
 }

@@ -7,6 +7,7 @@
  * tables of ours get a store, changed ones are followed, storage relations
  * are not to be altered.  ALTER TABLE on a partitioned table or a parent
  * changes its children without listing them, so their inheritors are looked at.
+ * Last, the rows there are have to satisfy what the command demands (checks.c).
  *
  * on_sql_drop looks at what went: the store of a dropped foreign table goes in
  * the same transaction; the store follows when a column went; a key column must
@@ -32,6 +33,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/index.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -49,7 +51,6 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
-#include "utils/typcache.h"
 
 PG_FUNCTION_INFO_V1(strata_on_ddl_command_end);
 PG_FUNCTION_INFO_V1(strata_on_sql_drop);
@@ -58,6 +59,7 @@ PG_FUNCTION_INFO_V1(strata_drop_orphans);
 /* Columns of pg_event_trigger_ddl_commands() that are used. */
 #define DDL_CLASSID			1
 #define DDL_OBJID			2
+#define DDL_COMMAND			9
 
 /* Columns of pg_event_trigger_dropped_objects() that are used. */
 #define DROPPED_CLASSID		1
@@ -66,6 +68,14 @@ PG_FUNCTION_INFO_V1(strata_drop_orphans);
 #define DROPPED_TYPE		7
 #define DROPPED_SCHEMA		8
 #define DROPPED_IDENTITY	10
+
+/* What a command created or altered. */
+typedef struct Collected
+{
+	List	   *relids;
+	List	   *types;
+	List	   *commands;		/* CollectedCommand *, owned by core */
+} Collected;
 
 /* A relation, or a column of one, that a command dropped. */
 typedef struct Dropped
@@ -137,13 +147,20 @@ in_own_script(void)
 /* ---- ddl_command_end ---- */
 
 static void
-collect_relation(TupleTableSlot *slot, void *arg)
+collect_command(TupleTableSlot *slot, void *arg)
 {
-	List	  **relids = arg;
-	Oid			relid = slot_oid(slot, DDL_OBJID);
+	Collected  *collected = arg;
+	Oid			classid = slot_oid(slot, DDL_CLASSID);
+	Oid			objid = slot_oid(slot, DDL_OBJID);
+	bool		isnull;
+	Datum		command = slot_getattr(slot, DDL_COMMAND, &isnull);
 
-	if (slot_oid(slot, DDL_CLASSID) == RelationRelationId && OidIsValid(relid))
-		*relids = list_append_unique_oid(*relids, relid);
+	if (classid == RelationRelationId && OidIsValid(objid))
+		collected->relids = list_append_unique_oid(collected->relids, objid);
+	if (classid == TypeRelationId && OidIsValid(objid))
+		collected->types = list_append_unique_oid(collected->types, objid);
+	if (!isnull)
+		collected->commands = lappend(collected->commands, DatumGetPointer(command));
 }
 
 /* Moving a storage relation to another tablespace or owner is harmless. */
@@ -176,71 +193,6 @@ refuse_storage(Oid relid, Oid storage)
 					   get_rel_name(storage)),
 			 errhint("Alter the foreign table, or use the functions in schema \"%s\".",
 					 STRATA_SCHEMA)));
-}
-
-/* Does a value of a type contain values of a row type? */
-static bool
-type_contains(Oid type, Oid rowtype)
-{
-	Oid			part;
-	TupleDesc	desc;
-	bool		found = false;
-
-	check_stack_depth();
-	type = getBaseType(type);
-	if (type == rowtype)
-		return true;
-	part = get_element_type(type);
-	if (!OidIsValid(part))
-		part = get_range_subtype(type);
-	if (!OidIsValid(part))
-		part = get_multirange_range(type);
-	if (OidIsValid(part))
-		return type_contains(part, rowtype);
-	if (get_typtype(type) != TYPTYPE_COMPOSITE)
-		return false;
-
-	desc = lookup_rowtype_tupdesc(type, -1);
-	for (int i = 0; !found && i < desc->natts; i++)
-	{
-		if (!TupleDescAttr(desc, i)->attisdropped)
-			found = type_contains(TupleDescAttr(desc, i)->atttypid, rowtype);
-	}
-	ReleaseTupleDesc(desc);
-	return found;
-}
-
-/*
- * A row type got a column of another type.  Core refuses that while a table
- * stores values of the row type, but does not know that foreign tables can.
- */
-static void
-check_rowtype_change(Oid relid)
-{
-	Oid			rowtype = get_rel_type_id(relid);
-	ListCell   *lc;
-
-	if (!OidIsValid(rowtype))
-		return;
-	foreach (lc, strata_store_list())
-	{
-		StrataStoreRow row;
-
-		if (!strata_store_row_read(lfirst_oid(lc), &row))
-			continue;
-		for (int i = 0; i < row.ncolumns; i++)
-		{
-			if (!OidIsValid(row.columns[i].type) ||
-				row.columns[i].type < FirstNormalObjectId ||
-				!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(row.columns[i].type)) ||
-				!type_contains(row.columns[i].type, rowtype))
-				continue;
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot alter \"%s\" because foreign table \"%s\" stores values of its row type",
-							get_rel_name(relid), get_rel_name(row.foreign_table))));
-		}
-	}
 }
 
 static bool
@@ -284,21 +236,63 @@ follow_relation(Oid relid, bool created, bool renamed, bool retyped)
 		Oid			child = lfirst_oid(lc);
 
 		if (retyped)
-			check_rowtype_change(child);
+			strata_check_rowtype(child);
 		if (strata_is_foreign_table(child))
 			strata_store_follow(child, renamed);
 	}
+}
+
+/* A command on one relation, seen to the end but for the checks of its rows. */
+static void
+follow_command(Oid relid, EventTriggerData *trigger)
+{
+	Node	   *parsetree = trigger->parsetree;
+	char		relkind = get_rel_relkind(relid);
+	Oid			table = relid;
+
+	if (relkind == '\0')
+		return;					/* another trigger dropped it */
+
+	if (trigger->tag == CMDTAG_CREATE_TABLE || trigger->tag == CMDTAG_CREATE_SCHEMA)
+	{
+		strata_check_new_partition(relid);
+		return;
+	}
+
+	if (relkind == RELKIND_INDEX)
+		table = IndexGetRelation(relid, true);
+	if (relkind == RELKIND_INDEX || relkind == RELKIND_RELATION)
+	{
+		Oid			storage_of = OidIsValid(table) ? strata_store_of_storage(table) : InvalidOid;
+
+		if (OidIsValid(storage_of) && !is_harmless(parsetree))
+			refuse_storage(relid, table);
+	}
+
+	if (relkind == RELKIND_FOREIGN_TABLE || relkind == RELKIND_RELATION ||
+		relkind == RELKIND_PARTITIONED_TABLE || relkind == RELKIND_COMPOSITE_TYPE)
+	{
+		bool		created = relkind == RELKIND_FOREIGN_TABLE &&
+			(trigger->tag == CMDTAG_CREATE_FOREIGN_TABLE ||
+			 trigger->tag == CMDTAG_IMPORT_FOREIGN_SCHEMA);
+
+		follow_relation(relid, created, IsA(parsetree, RenameStmt),
+						changes_column_type(parsetree));
+		if (created)
+			strata_check_new_partition(relid);
+	}
+
+	if (relkind == RELKIND_FOREIGN_TABLE &&
+		(IsA(parsetree, RenameStmt) || IsA(parsetree, AlterObjectSchemaStmt)))
+		strata_layers_follow(relid);
 }
 
 Datum
 strata_on_ddl_command_end(PG_FUNCTION_ARGS)
 {
 	EventTriggerData *trigger;
-	List	   *relids = NIL;
+	Collected	collected = {0};
 	ListCell   *lc;
-	bool		created;
-	bool		renamed;
-	bool		retyped;
 
 	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
 		ereport(ERROR,
@@ -308,35 +302,29 @@ strata_on_ddl_command_end(PG_FUNCTION_ARGS)
 	if (IsBinaryUpgrade || in_own_script())
 		PG_RETURN_NULL();
 
-	for_each_object(F_PG_EVENT_TRIGGER_DDL_COMMANDS, collect_relation, &relids);
-	created = trigger->tag == CMDTAG_CREATE_FOREIGN_TABLE ||
-		trigger->tag == CMDTAG_IMPORT_FOREIGN_SCHEMA;
-	renamed = IsA(trigger->parsetree, RenameStmt);
-	retyped = changes_column_type(trigger->parsetree);
-
-	foreach (lc, relids)
+	if (IsA(trigger->parsetree, RenameStmt) &&
+		((RenameStmt *) trigger->parsetree)->renameType == OBJECT_SCHEMA)
 	{
-		Oid			relid = lfirst_oid(lc);
-		char		relkind = get_rel_relkind(relid);
-		Oid			table = relid;
-		Oid			storage_of;
-
-		if (relkind == '\0')
-			continue;			/* another trigger dropped it */
-
-		if (relkind == RELKIND_INDEX)
-			table = IndexGetRelation(relid, true);
-		if (relkind == RELKIND_INDEX || relkind == RELKIND_RELATION)
-		{
-			storage_of = OidIsValid(table) ? strata_store_of_storage(table) : InvalidOid;
-			if (OidIsValid(storage_of) && !is_harmless(trigger->parsetree))
-				refuse_storage(relid, table);
-		}
-
-		if (relkind == RELKIND_FOREIGN_TABLE || relkind == RELKIND_RELATION ||
-			relkind == RELKIND_PARTITIONED_TABLE || relkind == RELKIND_COMPOSITE_TYPE)
-			follow_relation(relid, created && relkind == RELKIND_FOREIGN_TABLE, renamed, retyped);
+		strata_layers_follow_schema(get_namespace_oid(((RenameStmt *) trigger->parsetree)->newname,
+													  true));
+		PG_RETURN_NULL();
 	}
+
+	/* most tables are nobody's partition */
+	if (IsA(trigger->parsetree, CreateStmt) && trigger->tag == CMDTAG_CREATE_TABLE &&
+		((CreateStmt *) trigger->parsetree)->partbound == NULL)
+		PG_RETURN_NULL();
+
+	for_each_object(F_PG_EVENT_TRIGGER_DDL_COMMANDS, collect_command, &collected);
+	foreach (lc, collected.relids)
+		follow_command(lfirst_oid(lc), trigger);
+	if (IsA(trigger->parsetree, AlterDomainStmt))
+	{
+		foreach (lc, collected.types)
+			strata_check_domain(lfirst_oid(lc), (AlterDomainStmt *) trigger->parsetree);
+	}
+	else
+		strata_check_altered(collected.commands);
 	PG_RETURN_NULL();
 }
 
@@ -408,7 +396,7 @@ check_dropped_column(const Dropped *dropped)
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 					 errmsg("cannot drop column %s because it is part of the key",
 							dropped->identity),
-					 errhint("Create a new table with another key and copy the rows.")));
+					 errhint("Create a new table with another key, copy the rows with INSERT INTO ... SELECT, drop this one and rename the new one.")));
 	}
 	return true;
 }

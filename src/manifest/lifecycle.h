@@ -36,4 +36,37 @@ typedef bool (*StrataLogIsEmpty)(Relation storage, int nshards,
 								  const StrataManifest *manifest);
 extern StrataLogIsEmpty strata_log_is_empty_hook;
 
+/* Something that all rows of a table have to satisfy. */
+typedef enum StrataCheckKind
+{
+	STRATA_CHECK_NOT_NULL,
+	STRATA_CHECK_CONSTRAINT,
+	STRATA_CHECK_PARTITION,
+	STRATA_CHECK_DEFAULT_PARTITION,
+	STRATA_CHECK_DOMAIN_NOT_NULL,
+	STRATA_CHECK_DOMAIN
+} StrataCheckKind;
+
+typedef struct StrataRowCheck
+{
+	StrataCheckKind kind;
+	AttrNumber	attnum;			/* NOT NULL and domains */
+	char	   *name;			/* of a constraint */
+	Node	   *expr;			/* not for NOT NULL; a domain's is over its VALUE */
+} StrataRowCheck;
+
+/*
+ * The first of checks (StrataRowCheck *) that some row of a table violates, or
+ * NULL.  Rows are those of the latest snapshot; the caller holds a lock on the
+ * foreign table.  Filled in by _PG_init: this layer does not know how to scan.
+ */
+typedef const StrataRowCheck *(*StrataCheckRows)(Relation rel, List *checks);
+extern StrataCheckRows strata_check_rows_hook;
+
+/*
+ * The store that a table over one layer is tied to; InvalidOid when only its
+ * option "store" says (see layers.c).
+ */
+extern Oid	strata_layer_depends_on(Oid layer_table);
+
 #endif							/* STRATA_LIFECYCLE_H */

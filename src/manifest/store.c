@@ -353,6 +353,14 @@ strata_is_foreign_table(Oid relid)
 	return GetForeignDataWrapper(server->fdwid)->fdwhandler == handler;
 }
 
+bool
+strata_has_store(Oid relid)
+{
+	StrataStoreRow row;
+
+	return strata_is_foreign_table(relid) && strata_store_row_read(relid, &row);
+}
+
 /*
  * Open the storage relation and compare it with what the store row makes of
  * the key, so that neither is used with the other's types.

@@ -74,6 +74,9 @@ extern List *strata_store_list(void);
 /* True when relid is a foreign table of our foreign data wrapper. */
 extern bool strata_is_foreign_table(Oid relid);
 
+/* True when it has a store: no table over one layer of another's. */
+extern bool strata_has_store(Oid relid);
+
 /*
  * Open the storage relation of a store with lockmode, foreign table first by
  * the caller.  55000 when it is missing.
