@@ -281,7 +281,8 @@ evaluate_array(PruneClause *clause, ArrayType *array)
 	bool	   *nulls;
 	int			nelements;
 
-	deconstruct_array(array, clause->valuetype, clause->valuelen, clause->valuebyval,
+	/* of a type that the operator takes, or one that reads like it (cidr) */
+	deconstruct_array(array, ARR_ELEMTYPE(array), clause->valuelen, clause->valuebyval,
 					  clause->valuealign, &elements, &nulls, &nelements);
 
 	for (int i = 0; i < nelements; i++)
