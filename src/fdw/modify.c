@@ -66,7 +66,6 @@ typedef struct ModifyState
 
 	/* what to check on each row */
 	bool		constraints;
-	bool		row_security;	/* a partitioned parent has policies */
 	CmdType		operation;		/* the statement that the row comes from */
 
 	/* updating and deleting */
@@ -246,7 +245,6 @@ begin_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 	state->storage = strata_storage_open(state->store, RowExclusiveLock);
 	state->operation = mtstate->operation;
 	state->constraints = rel->rd_att->constr != NULL;
-	state->row_security = rinfo->ri_WithCheckOptions != NIL;
 
 	/* COPY, which has no plan, leaves es_output_cid alone */
 	state->cid = mtstate->ps.plan != NULL ? estate->es_output_cid : GetCurrentCommandId(true);
@@ -346,7 +344,8 @@ strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 {
 	ModifyState *state = rinfo->ri_FdwState;
 
-	if (state->row_security)
+	/* policies of a partitioned parent; not yet known when the state is made */
+	if (rinfo->ri_WithCheckOptions != NIL)
 	{
 		/*
 		 * Which of MERGE's actions moved the row here is not known, so both
@@ -501,7 +500,7 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 			ExecComputeStoredGenerated(rinfo, estate, slot, CMD_UPDATE);
 	}
 
-	if (state->row_security)
+	if (rinfo->ri_WithCheckOptions != NIL)
 		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
 	if (state->constraints)
 		ExecConstraints(rinfo, slot, estate);
