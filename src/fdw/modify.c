@@ -34,6 +34,7 @@
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/heap.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/nodeModifyTable.h"
@@ -182,11 +183,43 @@ strataAddForeignUpdateTargets(PlannerInfo *root, Index rtindex,
 	strata_store_close(store);
 }
 
+/*
+ * RETURNING gets a tuple that core makes of the row's values, with a header
+ * that says nothing: refuse the system columns that are read from it.
+ */
+static void
+refuse_system_columns(List *returning, Index varno, Oid relid)
+{
+	List	   *vars = pull_var_clause((Node *) returning,
+									   PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+									   PVC_RECURSE_PLACEHOLDERS);
+	ListCell   *lc;
+
+	foreach (lc, vars)
+	{
+		Var		   *var = lfirst_node(Var, lc);
+
+		if (var->varno == (int) varno && var->varattno < 0 &&
+			var->varattno != SelfItemPointerAttributeNumber &&
+			var->varattno != TableOidAttributeNumber)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot retrieve system column \"%s\" of foreign table \"%s\"",
+							NameStr(SystemAttributeDefinition(var->varattno)->attname),
+							get_rel_name(relid))));
+	}
+}
+
 List *
 strataPlanForeignModify(PlannerInfo *root, ModifyTable *plan,
 						Index resultRelation, int subplan_index)
 {
-	refuse_layer_table(planner_rt_fetch(resultRelation, root)->relid);
+	Oid			relid = planner_rt_fetch(resultRelation, root)->relid;
+
+	refuse_layer_table(relid);
+	if (plan->returningLists != NIL)
+		refuse_system_columns(list_nth(plan->returningLists, subplan_index), resultRelation,
+							  relid);
 	return NIL;
 }
 
@@ -216,6 +249,10 @@ void
 strataBeginForeignInsert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 {
 	refuse_layer_table(RelationGetRelid(rinfo->ri_RelationDesc));
+	if (rinfo->ri_returningList != NIL)
+		refuse_system_columns(rinfo->ri_returningList,
+							  mtstate->resultRelInfo[0].ri_RangeTableIndex,
+							  RelationGetRelid(rinfo->ri_RelationDesc));
 	begin_insert(mtstate, rinfo);
 }
 
