@@ -32,7 +32,9 @@ SELECT store, pending_rows, base_rows FROM strata.stores;
 -- every function that is given a table refuses
 SET ROLE rights_stranger;
 \set ECHO queries
-SELECT format(CASE prokind WHEN 'p' THEN 'CALL strata.%I(%L)' ELSE 'SELECT * FROM strata.%I(%L)' END, proname, 'rights.t') AS call
+SELECT format(CASE prokind WHEN 'p' THEN 'CALL strata.%I(%s)' ELSE 'SELECT * FROM strata.%I(%s)' END, proname,
+		(SELECT string_agg(CASE WHEN t = 'regclass'::regtype THEN '''rights.t''' ELSE '''1''' END, ', ' ORDER BY n)
+		 FROM unnest(proargtypes) WITH ORDINALITY u (t, n) WHERE n <= pronargs - pronargdefaults))
 	FROM pg_proc WHERE pronamespace = 'strata'::regnamespace AND 'regclass'::regtype = ANY (proargtypes) ORDER BY proname
 \gexec
 \set ECHO all

@@ -51,10 +51,8 @@ typedef struct PruneClause
 
 	/* the value side */
 	ExprState  *expr;
-	Oid			valuetype;		/* of a single value */
-	int16		valuelen;
+	int16		valuelen;		/* of a single value */
 	bool		valuebyval;
-	char		valuealign;
 	FmgrInfo	cmp;			/* column against value */
 	FmgrInfo	value_cmp;		/* value against value, ANY only */
 
@@ -241,6 +239,7 @@ strata_prune_begin(StrataStore *store, List *attrs, List *kinds, List *ops, List
 		Form_pg_attribute att;
 		TypeCacheEntry *typentry;
 		Oid			lefttype;
+		Oid			valuetype;
 
 		clause->attnum = lfirst_int(attr);
 		clause->kind = lfirst_int(kind);
@@ -251,20 +250,17 @@ strata_prune_begin(StrataStore *store, List *attrs, List *kinds, List *ops, List
 		clause->collation = att->attcollation;
 		typentry = lookup_type_cache(getBaseType(att->atttypid), TYPECACHE_BTREE_OPFAMILY);
 		get_op_opfamily_properties(lfirst_oid(op), typentry->btree_opf, false,
-								   &clause->strategy, &lefttype, &clause->valuetype);
-		fmgr_info(get_opfamily_proc(typentry->btree_opf, lefttype, clause->valuetype,
-									BTORDER_PROC),
+								   &clause->strategy, &lefttype, &valuetype);
+		fmgr_info(get_opfamily_proc(typentry->btree_opf, lefttype, valuetype, BTORDER_PROC),
 				  &clause->cmp);
 		if (clause->kind == STRATA_PRUNE_ANY)
-			fmgr_info(get_opfamily_proc(typentry->btree_opf, clause->valuetype,
-										clause->valuetype, BTORDER_PROC),
+			fmgr_info(get_opfamily_proc(typentry->btree_opf, valuetype, valuetype, BTORDER_PROC),
 					  &clause->value_cmp);
 
 		/* a polymorphic operator says nothing of its value's type, the value does */
-		if (IsPolymorphicType(clause->valuetype))
-			clause->valuetype = exprType((Node *) lfirst(expr));
-		get_typlenbyvalalign(clause->valuetype, &clause->valuelen, &clause->valuebyval,
-							 &clause->valuealign);
+		if (IsPolymorphicType(valuetype))
+			valuetype = exprType((Node *) lfirst(expr));
+		get_typlenbyval(valuetype, &clause->valuelen, &clause->valuebyval);
 
 		clause->expr = ExecInitExpr((Expr *) lfirst(expr), parent);
 		expr = lnext(exprs, expr);
@@ -280,10 +276,14 @@ evaluate_array(PruneClause *clause, ArrayType *array)
 	Datum	   *elements;
 	bool	   *nulls;
 	int			nelements;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
 
-	/* of a type that the operator takes, or one that reads like it (cidr) */
-	deconstruct_array(array, ARR_ELEMTYPE(array), clause->valuelen, clause->valuebyval,
-					  clause->valuealign, &elements, &nulls, &nelements);
+	/* the operator's type may be one that the elements' is coercible to */
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+					  &elements, &nulls, &nelements);
 
 	for (int i = 0; i < nelements; i++)
 	{
