@@ -123,6 +123,27 @@ SELECT statement, as_heap(statement) FROM unnest(ARRAY[
 	'SELECT id FROM TABLE WHERE id = 5 FOR UPDATE', 'SELECT id FROM TABLE WHERE id = 5 FOR KEY SHARE', 'ANALYZE TABLE']) statement;
 RESET ROLE;
 SELECT count(*) FROM (TABLE t EXCEPT TABLE h) x;
+-- to change and delete blindly, no right to read is needed
+GRANT UPDATE (secret), DELETE, TRUNCATE ON t, h TO rights_stranger;
+SET ROLE rights_stranger;
+SELECT statement, as_heap(statement) FROM unnest(ARRAY['UPDATE TABLE SET secret = ''blind''', 'UPDATE TABLE SET secret = ''z'' WHERE id = 1', 'UPDATE TABLE SET secret = ''z'' RETURNING 1',
+	'UPDATE TABLE SET secret = ''z'' RETURNING id', 'DELETE FROM TABLE WHERE id = 1', 'SELECT 1 FROM TABLE', 'SELECT 1 FROM TABLE FOR UPDATE']) statement;
+RESET ROLE;
+SELECT count(*), count(*) FILTER (WHERE secret = 'z') FROM t;
+SELECT count(*) FROM (TABLE t EXCEPT TABLE h) x;
+BEGIN;
+SET ROLE rights_stranger;
+DELETE FROM t;
+RESET ROLE;
+SELECT count(*) FROM t;
+ROLLBACK;
+BEGIN;
+SET ROLE rights_stranger;
+TRUNCATE t;
+RESET ROLE;
+SELECT count(*) FROM t;
+ROLLBACK;
+REVOKE ALL ON t, h FROM rights_stranger;
 -- a key that he may not read is not told
 SET ROLE rights_owner;
 ALTER FOREIGN TABLE t OPTIONS (ADD on_duplicate 'error');
@@ -248,6 +269,23 @@ UPDATE invoker SET secret = 'x' WHERE id = 1 RETURNING id;
 UPDATE invoker SET id = 2 WHERE id = 1;
 SELECT count(*) FROM invoker_base;
 RESET ROLE;
+
+-- a layer table of one's own shows nothing of a store that one may not read
+REVOKE ALL ON t FROM rights_reader;
+GRANT USAGE ON FOREIGN SERVER strata TO rights_reader;
+SET ROLE rights_reader;
+CREATE FOREIGN TABLE spy (id int, secret text) SERVER strata OPTIONS (store 't', layer 'base');
+CREATE FOREIGN TABLE spy_wal (id int, secret text) SERVER strata OPTIONS (store 't', layer 'wal');
+SELECT count(*) FROM spy;
+EXPLAIN SELECT * FROM spy_wal;
+ANALYZE spy;
+ANALYZE spy_wal;
+SELECT relname, reltuples FROM pg_class WHERE relname IN ('spy', 'spy_wal') ORDER BY 1;
+SELECT * FROM strata.verify('spy');
+SELECT strata.relation_size('spy');
+DROP FOREIGN TABLE spy, spy_wal;
+RESET ROLE;
+REVOKE USAGE ON FOREIGN SERVER strata FROM rights_reader;
 
 -- ---- owners change and go; stores stay the extension's and go with their tables ----
 CREATE ROLE rights_new;
