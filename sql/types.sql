@@ -169,6 +169,25 @@ END $$;
 SELECT c.* FROM check_operators('s', 'h', ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = 'h'::regclass AND attnum > 0 ORDER BY attnum),
 	'id IN (1, 2, 3, 49, 50, 51, 52, 99, 200, 201, 260, 350, 399, 400)') c;
 
+-- columns of type boolean are tested without an operator, too
+CREATE FOREIGN TABLE sb (id int, b bool, d bool) SERVER strata OPTIONS (key 'id', row_group_rows '50', auto_merge 'off');
+INSERT INTO sb SELECT i, CASE WHEN i <= 50 THEN true WHEN i <= 100 THEN false WHEN i <= 150 THEN NULL WHEN i <= 200 THEN i % 2 = 0 END, i % 3 = 0 FROM generate_series(1, 200) i;
+CREATE TABLE hb AS TABLE sb;
+SELECT count(*) FROM strata.seal('sb');
+SELECT generations_merged FROM strata.merge('sb');
+DO $$
+DECLARE
+	c text;
+	want int;
+	got int;
+BEGIN
+	FOREACH c IN ARRAY '{b,NOT b,b = true,b = false,b <> true,true = b,b IS TRUE,b IS FALSE,b IS NOT TRUE,b IS NOT FALSE,b IS UNKNOWN,b IS NOT UNKNOWN,b IS NULL,b AND d,b OR d,NOT (b AND d),NOT NOT b,b > false,(b) = (1 = 1),d,NOT d,b = d,(NOT b) IS TRUE,(b IS NULL) = true}'::text[] LOOP
+		EXECUTE 'SELECT count(*) FROM hb WHERE ' || c INTO want;
+		EXECUTE 'SELECT count(*) FROM sb WHERE ' || c INTO got;
+		RAISE NOTICE '%: % rows, % row groups skipped%', c, got, skipped('sb', c), CASE WHEN got <> want THEN format(', the heap has %s', want) ELSE '' END;
+	END LOOP;
+END $$;
+
 -- Orders that zone maps must follow or not rely on: labels added, renamed and
 -- lost, attributes of row types dropped.
 CREATE FUNCTION check_column(expression text, VARIADIC literals text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
