@@ -101,6 +101,32 @@ CREATE TABLE strata.pass (
 -- Zone maps and deletes are read with their rows: keep them in line.
 ALTER TABLE strata.row_group ALTER COLUMN zones SET STORAGE MAIN;
 
+-- Nobody else changes them, not even with pg_write_all_data; and a publication
+-- FOR ALL TABLES, which has them, ships nothing of them: see catalog.c.
+CREATE FUNCTION strata.manifest_guard() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME', 'strata_manifest_guard';
+COMMENT ON FUNCTION strata.manifest_guard() IS 'keeps all but superusers from changing the manifest';
+
+CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.store
+    EXECUTE FUNCTION strata.manifest_guard();
+CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.shard
+    EXECUTE FUNCTION strata.manifest_guard();
+CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.row_group
+    EXECUTE FUNCTION strata.manifest_guard();
+CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.dictionary
+    EXECUTE FUNCTION strata.manifest_guard();
+CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.deletes
+    EXECUTE FUNCTION strata.manifest_guard();
+CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.pass
+    EXECUTE FUNCTION strata.manifest_guard();
+
+ALTER TABLE strata.store REPLICA IDENTITY NOTHING;
+ALTER TABLE strata.shard REPLICA IDENTITY NOTHING;
+ALTER TABLE strata.row_group REPLICA IDENTITY NOTHING;
+ALTER TABLE strata.dictionary REPLICA IDENTITY NOTHING;
+ALTER TABLE strata.deletes REPLICA IDENTITY NOTHING;
+ALTER TABLE strata.pass REPLICA IDENTITY NOTHING;
+
 REVOKE ALL ON strata.store, strata.shard, strata.row_group, strata.dictionary,
     strata.deletes, strata.pass FROM PUBLIC;
 GRANT USAGE ON SCHEMA strata TO PUBLIC;

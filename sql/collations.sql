@@ -37,3 +37,21 @@ RESET client_min_messages;
 
 DROP FOREIGN TABLE collated;
 DROP COLLATION sorted;
+
+-- a jsonb key is ordered by the database's collation
+SELECT current_database() AS old_database \gset
+CREATE DATABASE strata_icu TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'en';
+\c strata_icu
+SET client_min_messages = error;
+CREATE EXTENSION strata;
+CREATE FOREIGN TABLE j (k jsonb NOT NULL, n int) SERVER strata OPTIONS (key 'k', auto_merge 'off');
+INSERT INTO j SELECT to_jsonb('k' || g), g FROM generate_series(1, 100) g;
+CALL strata.drain('j');
+SELECT strata.has_key_index('j');
+UPDATE pg_database SET datcollversion = '0' WHERE datname = current_database();
+SELECT strata.has_key_index('j');
+SELECT n FROM j WHERE k = '"k77"';
+UPDATE pg_database SET datcollversion = pg_database_collation_actual_version(oid) WHERE datname = current_database();
+SELECT strata.has_key_index('j');
+\c :old_database
+DROP DATABASE strata_icu;

@@ -1,4 +1,4 @@
--- INSERT and COPY: what arrives is what a heap table would hold.
+-- INSERT and COPY: what arrives is what a heap table would hold (P13, P16, P21, C3).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS strata;
 RESET client_min_messages;

@@ -1,4 +1,4 @@
--- Life cycle of a store: made, followed and dropped with its foreign table.
+-- Life cycle of a store: made, followed and dropped with its foreign table (P2 - P4, P9, P62, P63, C5, C14).
 \set VERBOSITY terse
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS strata;

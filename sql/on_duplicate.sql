@@ -1,4 +1,4 @@
--- What a second version of a key does: replace, error, ignore.
+-- What a second version of a key does: replace, error, ignore (C1, C2, P54).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS strata;
 RESET client_min_messages;

@@ -1,5 +1,5 @@
 --
--- strata.verify: what it finds when something is planted.
+-- strata.verify: what it finds when something is planted (P18).
 --
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS strata;

@@ -1,5 +1,5 @@
 --
--- Views: what they show, and to whom.
+-- Views: what they show, and to whom (P45).
 --
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS strata;

@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "base/codec.h"
 #include "base/keyindex.h"
 #include "compat.h"
 #include "fdw/fdw.h"
@@ -50,6 +51,8 @@ log_is_empty(Relation storage, int nshards, const StrataManifest *manifest)
 void
 _PG_init(void)
 {
+	strata_codec_check_library();
+
 	strata_define_gucs();
 	strata_budget_define_gucs();
 	strata_shared_define_gucs();

@@ -42,6 +42,13 @@
 /* What unpacking may read beyond the end of packed numbers. */
 #define READ_BEYOND		8
 
+/* The first zstd whose calls all have the meaning relied on here. */
+#define MIN_ZSTD		10400
+
+#if ZSTD_VERSION_NUMBER < MIN_ZSTD
+#error "strata needs zstd 1.4.0 or later"
+#endif
+
 static ZSTD_CCtx *compressor = NULL;
 static int	compressor_level = 0;
 static ZSTD_DCtx *decompressor = NULL;
@@ -49,6 +56,17 @@ static Size dictionary_memory = 0;	/* of dictionaries for compression */
 
 static char *scratch_buffer[STRATA_NUM_SCRATCH];
 static Size scratch_size[STRATA_NUM_SCRATCH];
+
+void
+strata_codec_check_library(void)
+{
+	if (ZSTD_versionNumber() < MIN_ZSTD)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("strata needs libzstd 1.4.0 or later"),
+				 errdetail("The one loaded is version %s.", ZSTD_versionString()),
+				 errhint("Install a newer libzstd, and see that no other library brings an old one.")));
+}
 
 bool
 strata_column_type_valid(const StrataColumnType *type)

@@ -52,6 +52,9 @@ extern bool strata_column_type_valid(const StrataColumnType *type);
 
 /* ---- backend-wide buffers and zstd contexts ---- */
 
+/* An error (0A000) if the zstd that the process has loaded is too old. */
+extern void strata_codec_check_library(void);
+
 typedef enum StrataScratch
 {
 	STRATA_SCRATCH_STORED,

@@ -46,7 +46,9 @@
 #include "catalog/index.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -128,6 +130,24 @@ look_at_indexes(Relation storage, KeyIndexState *state)
 	list_free(indexes);
 }
 
+/* jsonb sorts strings by the database's collation. */
+bool
+strata_keyindex_order_known(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		bool		is_jsonb = att->atttypid == JSONBOID || att->atttypid == JSONBARRAYOID;
+
+		if (!strata_collation_trusted(RelationGetRelationName(rel),
+									  is_jsonb ? DEFAULT_COLLATION_OID : att->attcollation))
+			return false;
+	}
+	return true;
+}
+
 Oid
 strata_keyindex_find(Relation storage, bool *present)
 {
@@ -141,28 +161,10 @@ strata_keyindex_find(Relation storage, bool *present)
 		return InvalidOid;
 
 	index = index_open(state.usable, AccessShareLock);
-	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
-	{
-		if (!strata_collation_trusted(RelationGetRelationName(index), index->rd_indcollation[i]))
-		{
-			state.usable = InvalidOid;
-			break;
-		}
-	}
+	if (!strata_keyindex_order_known(index))
+		state.usable = InvalidOid;
 	index_close(index, NoLock);
 	return state.usable;
-}
-
-bool
-strata_keyindex_order_known(Relation storage)
-{
-	for (int i = 0; i < RelationGetNumberOfAttributes(storage); i++)
-	{
-		if (!strata_collation_trusted(RelationGetRelationName(storage),
-									  TupleDescAttr(RelationGetDescr(storage), i)->attcollation))
-			return false;
-	}
-	return true;
 }
 
 int64

@@ -49,8 +49,8 @@ strata_tid_row(const ItemPointerData *tid)
  */
 extern Oid	strata_keyindex_find(Relation storage, bool *present);
 
-/* Do the key's collations sort as recorded, so that an index can be used? */
-extern bool strata_keyindex_order_known(Relation storage);
+/* Do the collations of an index or a storage relation sort as recorded? */
+extern bool strata_keyindex_order_known(Relation rel);
 
 /* A probe keeps index and scan open across many lookups. */
 typedef struct StrataIndexProbe StrataIndexProbe;

@@ -7,9 +7,10 @@
  * column's collation, so NaN and infinities stand where that puts them, and a
  * zone map is ignored where the column's type or collation, or how that sorts,
  * is another by now.
- * A column gets no minimum and maximum when its type has no such order or a
- * value is longer than STRATA_ZONE_MAX_VALUE: a cut-off value could be wrong
- * under some collation, and comparing long values costs more than it saves.
+ * A column gets no minimum and maximum when its type has no such order or one
+ * that may change, or a value is longer than STRATA_ZONE_MAX_VALUE: a cut-off
+ * value could be wrong under some collation, and comparing long values costs
+ * more than it saves.
  *
  * Comparison functions are the type's code: the writer runs as whoever inserts
  * or as the table's owner.
@@ -25,8 +26,10 @@
 #include "base/rowgroup.h"
 #include "base/zones.h"
 
+#include "catalog/pg_type.h"
 #include "utils/float.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
 /* Built-in orders of by-value types that need no call. */
@@ -57,6 +60,28 @@ order_of(Oid cmp_proc)
 	}
 }
 
+/*
+ * Will the values of this type keep their order as long as the column's
+ * collation does?  Row types lose attributes; jsonb and ranges of text have
+ * collations of their own, whose version nobody records.
+ */
+static bool
+has_lasting_order(Oid typid)
+{
+	Oid			type = getBaseType(typid);
+	Oid			range = type;
+	Oid			element = get_base_element_type(type);
+
+	if (OidIsValid(element))
+		return has_lasting_order(element);
+	if (type_is_multirange(type))
+		range = get_multirange_range(type);
+	if (type_is_range(range))
+		return !OidIsValid(get_range_collation(range)) &&
+			has_lasting_order(get_range_subtype(range));
+	return type != JSONBOID && !type_is_rowtype(type);
+}
+
 void
 strata_zone_begin(StrataZoneBuilder *zone, Form_pg_attribute att)
 {
@@ -70,7 +95,7 @@ strata_zone_begin(StrataZoneBuilder *zone, Form_pg_attribute att)
 	zone->typid = att->atttypid;
 	zone->collation = att->attcollation;
 	zone->cmp = &typentry->cmp_proc_finfo;
-	if (!OidIsValid(typentry->cmp_proc))
+	if (!OidIsValid(typentry->cmp_proc) || !has_lasting_order(att->atttypid))
 		zone->order = STRATA_ZONE_NONE;
 	else if (att->attbyval)
 		zone->order = order_of(typentry->cmp_proc);

@@ -34,6 +34,7 @@
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/heap.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/nodeModifyTable.h"
@@ -67,7 +68,6 @@ typedef struct ModifyState
 
 	/* what to check on each row */
 	bool		constraints;
-	bool		row_security;	/* a partitioned parent has policies */
 	CmdType		operation;		/* the statement that the row comes from */
 
 	/* updating and deleting */
@@ -213,11 +213,43 @@ strata_unify_whole_rows(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 	baserel->reltarget->exprs = exprs;
 }
 
+/*
+ * RETURNING gets a tuple that core makes of the row's values, with a header
+ * that says nothing: refuse the system columns that are read from it.
+ */
+static void
+refuse_system_columns(List *returning, Index varno, Oid relid)
+{
+	List	   *vars = pull_var_clause((Node *) returning,
+									   PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+									   PVC_RECURSE_PLACEHOLDERS);
+	ListCell   *lc;
+
+	foreach (lc, vars)
+	{
+		Var		   *var = lfirst_node(Var, lc);
+
+		if (var->varno == (int) varno && var->varattno < 0 &&
+			var->varattno != SelfItemPointerAttributeNumber &&
+			var->varattno != TableOidAttributeNumber)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot retrieve system column \"%s\" of foreign table \"%s\"",
+							NameStr(SystemAttributeDefinition(var->varattno)->attname),
+							get_rel_name(relid))));
+	}
+}
+
 List *
 strataPlanForeignModify(PlannerInfo *root, ModifyTable *plan,
 						Index resultRelation, int subplan_index)
 {
-	refuse_layer_table(planner_rt_fetch(resultRelation, root)->relid);
+	Oid			relid = planner_rt_fetch(resultRelation, root)->relid;
+
+	refuse_layer_table(relid);
+	if (plan->returningLists != NIL)
+		refuse_system_columns(list_nth(plan->returningLists, subplan_index), resultRelation,
+							  relid);
 	return NIL;
 }
 
@@ -247,6 +279,10 @@ void
 strataBeginForeignInsert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 {
 	refuse_layer_table(RelationGetRelid(rinfo->ri_RelationDesc));
+	if (rinfo->ri_returningList != NIL)
+		refuse_system_columns(rinfo->ri_returningList,
+							  mtstate->resultRelInfo[0].ri_RangeTableIndex,
+							  RelationGetRelid(rinfo->ri_RelationDesc));
 	begin_insert(mtstate, rinfo);
 }
 
@@ -276,7 +312,6 @@ begin_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 	state->storage = strata_storage_open(state->store, RowExclusiveLock);
 	state->operation = mtstate->operation;
 	state->constraints = rel->rd_att->constr != NULL;
-	state->row_security = rinfo->ri_WithCheckOptions != NIL;
 
 	/* COPY, which has no plan, leaves es_output_cid alone */
 	state->cid = mtstate->ps.plan != NULL ? estate->es_output_cid : GetCurrentCommandId(true);
@@ -376,7 +411,8 @@ strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 {
 	ModifyState *state = rinfo->ri_FdwState;
 
-	if (state->row_security)
+	/* policies of a partitioned parent; not yet known when the state is made */
+	if (rinfo->ri_WithCheckOptions != NIL)
 	{
 		/*
 		 * Which of MERGE's actions moved the row here is not known, so both
@@ -531,7 +567,7 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 			ExecComputeStoredGenerated(rinfo, estate, slot, CMD_UPDATE);
 	}
 
-	if (state->row_security)
+	if (rinfo->ri_WithCheckOptions != NIL)
 		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
 	if (state->constraints)
 		ExecConstraints(rinfo, slot, estate);

@@ -23,6 +23,7 @@
 
 #include "access/nbtree.h"
 #include "access/stratnum.h"
+#include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
@@ -127,6 +128,46 @@ is_prunable_value(PlannerInfo *root, const RelOptInfo *rel, Node *value)
 }
 
 /*
+ * The column of a clause that tests one of type boolean without an operator,
+ * which is also what the planner makes of = true and = false; NULL if it is
+ * none.  value is what the column must be, of kind STRATA_PRUNE_OPERATOR.
+ */
+static Node *
+boolean_column(Node *clause, StrataPruneKind *kind, bool *value)
+{
+	*kind = STRATA_PRUNE_OPERATOR;
+	*value = true;
+	if (is_notclause(clause))
+	{
+		*value = false;
+		clause = (Node *) get_notclausearg(clause);
+	}
+	else if (IsA(clause, BooleanTest))
+	{
+		BooleanTest *test = (BooleanTest *) clause;
+
+		clause = (Node *) test->arg;
+		switch (test->booltesttype)
+		{
+			case IS_TRUE:
+				break;
+			case IS_FALSE:
+				*value = false;
+				break;
+			case IS_UNKNOWN:
+				*kind = STRATA_PRUNE_NULL;
+				break;
+			case IS_NOT_UNKNOWN:
+				*kind = STRATA_PRUNE_NOT_NULL;
+				break;
+			default:
+				return NULL;
+		}
+	}
+	return exprType(clause) == BOOLOID ? clause : NULL;
+}
+
+/*
  * Pick the clauses among scan_clauses (RestrictInfo) that zone maps can
  * judge.
  */
@@ -199,7 +240,19 @@ strata_prune_plan(PlannerInfo *root, RelOptInfo *rel, List *scan_clauses, List *
 				continue;
 		}
 		else
-			continue;
+		{
+			bool		truth;
+			Node	   *column = boolean_column(clause, &kind, &truth);
+
+			attnum = prunable_column(column, rel, &opfamily, &opcintype, &collation);
+			if (attnum == InvalidAttrNumber)
+				continue;
+			if (kind == STRATA_PRUNE_OPERATOR)
+			{
+				op = BooleanEqualOperator;
+				value = makeBoolConst(truth, false);
+			}
+		}
 
 		if (value != NULL &&
 			(!is_prunable_operator(op, opfamily, opcintype, kind == STRATA_PRUNE_ANY) ||

@@ -4,7 +4,7 @@
  *	  Locking a row that was read, and what became of it since.
  *
  * A statement reads rows under its snapshot and then changes or locks some.
- * Here is key_share whether the version that was read is still the newest: the
+ * Here is settled whether the version that was read is still the newest: the
  * key's lock is taken first, then every version of the key that is not known
  * aborted and stands after the one that was read counts.  One of a running
  * transaction is waited for, with no page locked, and then all is looked at

@@ -5,10 +5,15 @@
  *
  * The tables are plain heap tables, so MVCC, crash safety, replication and
  * backup of what they say are PostgreSQL's own.  They are read by scans of
- * their primary keys under the snapshot the caller names, never through SPI,
- * and written by CatalogTupleInsert and its siblings, which keep the indexes.
+ * their primary keys under the snapshot the caller names, never through SPI.
  * None of this checks privileges: nobody but strata's own code has any on
  * them, and what is read is filtered where it is shown.
+ *
+ * What is written says nothing to logical decoding: a publication FOR ALL
+ * TABLES has these tables, whose rows would tell a subscriber the zone maps of
+ * tables that are not published, or break it.  So rows are inserted without
+ * their contents for decoding, deleted without a replica identity, and never
+ * updated.
  *
  * Locks: readers hold AccessShareLock, writers RowExclusiveLock, to the end of
  * the scan or of the transaction.  Who may write a store's rows is decided by
@@ -28,13 +33,16 @@
 #include "manifest/catalog.h"
 #include "storage/extent.h"
 
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/index.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -42,6 +50,8 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(strata_manifest_guard);
 
 /* Attribute numbers minus one, as in the extension's script. */
 enum
@@ -582,21 +592,46 @@ strata_store_row_insert(const StrataStoreRow *row)
 	insert_row(STRATA_TABLE_STORE, values, isnull);
 }
 
+/* Insert a tuple and its index entries, as CatalogTupleInsert does. */
+static void
+insert_tuple(Relation rel, HeapTuple tuple)
+{
+	CatalogIndexState indexes = CatalogOpenIndexes(rel);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true), HEAP_INSERT_NO_LOGICAL, NULL);
+	ExecStoreHeapTuple(tuple, slot, false);
+	for (int i = 0; i < indexes->ri_NumIndices; i++)
+	{
+		Relation	index = indexes->ri_IndexRelationDescs[i];
+		IndexInfo  *info = indexes->ri_IndexRelationInfo[i];
+		Datum		values[INDEX_MAX_KEYS];
+		bool		isnull[INDEX_MAX_KEYS];
+
+		FormIndexDatum(info, slot, NULL, values, isnull);
+		index_insert(index, values, isnull, &tuple->t_self, rel,
+					 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+					 false, info);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	CatalogCloseIndexes(indexes);
+}
+
 /* Replace the one row of a scan. */
 static void
 update_row(StrataTableScan *scan, Datum *values, bool *isnull)
 {
 	HeapTuple	tuple = strata_table_scan_next(scan);
-	bool		replace[MAX_TABLE_NATTS];
 
 	if (!HeapTupleIsValid(tuple))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("table %s.%s lacks a row", STRATA_SCHEMA,
 						table_defs[scan->table].name)));
-	memset(replace, true, sizeof(replace));
-	tuple = heap_modify_tuple(tuple, RelationGetDescr(scan->rel), values, isnull, replace);
-	CatalogTupleUpdate(scan->rel, &tuple->t_self, tuple);
+	CatalogTupleDelete(scan->rel, &tuple->t_self);
+	tuple = heap_form_tuple(RelationGetDescr(scan->rel), values, isnull);
+	insert_tuple(scan->rel, tuple);
+	heap_freetuple(tuple);
 	strata_table_scan_end(scan);
 }
 
@@ -615,13 +650,33 @@ strata_store_row_update(const StrataStoreRow *row)
 
 /* ---- other writing ---- */
 
+/*
+ * Trigger on the manifest tables: who has pg_write_all_data has no business
+ * with bytes that this code trusts to be values of their types.
+ */
+Datum
+strata_manifest_guard(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function was not called as a trigger")));
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for table %s",
+						RelationGetRelationName(((TriggerData *) fcinfo->context)->tg_relation)),
+				 errdetail("Only strata itself changes its manifest.")));
+	return PointerGetDatum(NULL);
+}
+
 static void
 insert_row(StrataTable table, Datum *values, bool *isnull)
 {
 	Relation	rel = open_table(table, RowExclusiveLock);
 	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, isnull);
 
-	CatalogTupleInsert(rel, tuple);
+	insert_tuple(rel, tuple);
 	heap_freetuple(tuple);
 	table_close(rel, NoLock);
 }
