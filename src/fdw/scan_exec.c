@@ -585,7 +585,7 @@ begin_reading(StrataScanState *state)
 		return;
 
 	oldcxt = MemoryContextSwitchTo(state->mcxt);
-	state->view = strata_view_begin(state->store, state->storage, state->snapshot);
+	state->view = strata_view_begin(state->store, state->storage, state->snapshot, state->layer);
 	if (state->is_lookup)
 		state->lookup = strata_lookup_begin(state->view, state->needed);
 	MemoryContextSwitchTo(oldcxt);

@@ -43,7 +43,7 @@
 #define MEMO_YES	2
 
 StrataView *
-strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot)
+strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot, StrataLayer layer)
 {
 	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata view",
 											   ALLOCSET_DEFAULT_SIZES);
@@ -58,7 +58,10 @@ strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot)
 	view->storage = storage;
 	view->snapshot = snapshot;
 	view->manifest = strata_manifest_get(store, storage, snapshot);
-	view->pending = strata_pending_current(store, storage, view->manifest, &view->end);
+	if (layer == STRATA_LAYER_BASE)
+		view->pending = strata_pending_create(store, storage, mcxt, 0);
+	else
+		view->pending = strata_pending_current(store, storage, view->manifest, &view->end);
 	private->nmemo = (view->end + MEMO_CHUNK - 1) / MEMO_CHUNK;
 	if (private->nmemo > 0)
 		private->memo = palloc0(sizeof(uint8 *) * private->nmemo);
