@@ -41,6 +41,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "log/repair.h"
 #include "log/tail.h"
 #include "log/visibility.h"
@@ -448,12 +449,17 @@ write_page(Repair *repair, LogPage *page, const StrataShardData *shard)
 static void
 finish_generation(Repair *repair, const StrataPageRef *ref, bool filled)
 {
-	LogPage		page;
-	StrataLogPage *header = log_header(&page);
+	LogPage		copy;
+	LogPage    *page = repair->window[0];
+	StrataLogPage *header;
+	bool		in_window = memcmp(&page->ref, &repair->generation_first, sizeof(StrataPageRef)) == 0;
 
+	if (!in_window)
+		page = &copy;
 	if (!repair->whole ||
-		!load_page(repair, &repair->generation_first, repair->generation, 0, &page))
+		(!in_window && !load_page(repair, &repair->generation_first, repair->generation, 0, page)))
 		return;
+	header = log_header(page);
 	if (header->sealed_at != 0 && header->generation_rows == repair->rows &&
 		header->generation_bytes == repair->bytes &&
 		memcmp(&header->last, &repair->last, sizeof(StrataPageRef)) == 0 &&
@@ -461,7 +467,7 @@ finish_generation(Repair *repair, const StrataPageRef *ref, bool filled)
 		return;
 
 	if (!repair->filled && !filled)
-		report(repair, STRATA_LOSS_LINK, repair->generation, 0, page.ref.block, 0, 0, 0,
+		report(repair, STRATA_LOSS_LINK, repair->generation, 0, page->ref.block, 0, 0, 0,
 			   "summary of the generation is wrong");
 	if (repair->request->dry_run)
 		return;
@@ -471,7 +477,11 @@ finish_generation(Repair *repair, const StrataPageRef *ref, bool filled)
 	header->generation_bytes = repair->bytes;
 	header->last = repair->last;
 	header->next_generation = *ref;
-	write_page(repair, &page, NULL);
+	/* What is being looked at will be written, with more that changes. */
+	if (in_window)
+		page->dirty = true;
+	else
+		write_page(repair, page, NULL);
 }
 
 /* The walk has come to this page. */
@@ -746,11 +756,20 @@ check_entry(Repair *repair, uint32 offset, bool rows, const StrataEntryHeader **
 {
 	LogPage    *page = repair->window[0];
 	uint32		left = page_lower(page) - offset;
-	const StrataEntryHeader *entry = (const StrataEntryHeader *) (page->copy.data + offset);
+	StrataEntryHeader *header = (StrataEntryHeader *) (page->copy.data + offset);
+	const StrataEntryHeader *entry = header;
 	const char *problem;
 
 	if (left < sizeof(StrataEntryHeader))
 		return "entry header is cut off";
+
+	/*
+	 * Freezing's flags have no checksum but the page's.  While clog knows the
+	 * transaction they say nothing that it does not.
+	 */
+	if (page->refused && header->type != STRATA_ENTRY_LOST &&
+		!TransactionIdPrecedes((TransactionId) header->fxid, strata_oldest_clog_xid()))
+		header->flags &= ~STRATA_ENTRY_FROZEN_MASK;
 	problem = strata_entry_check_header(entry);
 	if (problem != NULL)
 		return problem;

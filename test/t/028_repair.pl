@@ -11,7 +11,7 @@ use Time::HiRes qw(sleep time);
 
 use constant { BLOCK => 8192, START => 152, ENTRY_HEADER => 40, PAGE_HEADER => 24 };
 
-my $node = strata_node('repair', checkpoint_timeout => '1h', wal_consistency_checking => "'generic'");
+my $node = strata_node('repair', checkpoint_timeout => '1h', wal_consistency_checking => "'generic'", restart_after_crash => 'on');
 sub q1 { return $node->safe_psql('postgres', join ';', @_); }
 
 # stderr of a statement that must fail with XX001
@@ -418,6 +418,99 @@ for my $checksums ('on', 'off')
 		like(q1("SELECT last_error FROM strata.stores WHERE store = 'w'::regclass"), qr/block $path{wblock}/, 'the error names the block');
 	}
 	$path{wblock} = $w[0] if $on;
+}
+
+# ---- stopped at each step ----
+q1(make_table('crash'), "CALL bulk('crash', 1, 1000, 1)", "CALL strata.drain('crash')", "CALL by_row('crash', 3001, 3060, 2)", "SELECT * FROM strata.seal('crash')",
+	"CALL bulk('crash', 1001, 3000, 2)", "SELECT * FROM strata.seal('crash')", "CALL by_row('crash', 3101, 3160, 3)");
+$path{crash} = $node->data_dir . '/' . q1("SELECT pg_relation_filepath(storage) FROM strata.stores WHERE store = 'crash'::regclass");
+my ($base) = split /\n/, q1("SELECT first_block + blocks / 2 FROM strata.row_groups WHERE store = 'crash'::regclass");
+my ($bulk) = split /\n/, q1("SELECT (ctid::text::point)[0]::bigint - 2147483648 FROM crash_wal WHERE id = 'k2000'");
+my @first = split /\n/, q1("SELECT first_block FROM strata.generations WHERE store = 'crash'::regclass ORDER BY generation");
+$node->stop;
+with_file('crash', sub {
+	my ($file) = @_;
+	flip($file, $base, 4000);
+	flip($file, $bulk + 20, 4000);
+	put_bytes($file, $first[0] + 1, 0, "\0" x BLOCK);
+	put_bytes($file, $first[2], 0, "\0" x BLOCK);
+});
+$node->start;
+my $before = repair('crash', 1);
+my @all = split /\n/, $before;
+like($before, qr/^row group .*\n(log entry .*\n)?log pages .*\nlog pages .*\npending row group .*$/, 'damage of each kind');
+for my $step ([ 'repair-groups-written', 'kill' ], [ 'repair-groups-written', 'error' ], [ 'repair-after-page', 'kill' ], [ 'repair-after-page', 'error' ],
+	[ 'repair-pending-group-written', 'kill' ], [ 'repair-before-commit', 'error' ])
+{
+	my ($point, $action) = @$step;
+	pause_arm($node, $point, $action);
+	isnt($node->psql('postgres', "SELECT * FROM strata.repair('crash', dry_run => false)"), 0, "$point, $action: failed");
+	pause_clear($node, $point);
+	$node->poll_query_until('postgres', 'SELECT true') or die 'no restart';
+	# What is done of the log stays done; the base is as it was.
+	my %left = map { $_ => 1 } split /\n/, repair('crash', 1);
+	ok($left{ $all[0] }, "$point, $action: the row group is still to be repaired");
+	cmp_ok(scalar keys %left, '<=', scalar @all, "$point, $action: no more damage than before");
+}
+repair('crash');
+my $differ = q1("SELECT count(*) FROM crash_heap h LEFT JOIN crash t USING (id) WHERE (h.n, h.p) IS DISTINCT FROM (t.n, t.p)");
+my $told = 0;
+$told += $1 while $before =~ /rows (\d+)/g;
+is($differ, $told, 'in the end exactly that is lost');
+q1('DELETE FROM crash_heap', 'INSERT INTO crash_heap SELECT * FROM crash');
+use_table('crash');
+
+# ---- STRATA_SECONDS: random damage, as long as that ----
+my $end = time + ($ENV{STRATA_SECONDS} // 0);
+seed() if time < $end;
+my $checksums_on = 0;
+for (my $i = 1; time < $end; $i++)
+{
+	my $name = "random$i";
+	my $shards = 1 + int rand 2;
+	my @steps = ("CALL bulk('$name', 1, 600, 1)", "CALL strata.drain('$name')", "CALL by_row('$name', 501, 560, 2)", "SELECT * FROM strata.seal('$name')",
+		"CALL bulk('$name', 580, 1800, 2)", "SELECT * FROM strata.seal('$name')", "CALL by_row('$name', 581, 640, 3)");
+	push @steps, "SELECT * FROM strata.merge('$name')", "CALL by_row('$name', 1, 50, 4)" if rand() < 0.3;
+	q1(make_table($name, "auto_merge 'off', shards '$shards'"), @steps);
+	$path{$name} = $node->data_dir . '/' . q1("SELECT pg_relation_filepath(storage) FROM strata.stores WHERE store = '$name'::regclass");
+	my $nblocks = -s $path{$name};
+	$nblocks /= BLOCK;
+	$node->stop;
+	if (rand() < 0.2)
+	{
+		$checksums_on = !$checksums_on;
+		system_or_bail('pg_checksums', $checksums_on ? '--enable' : '--disable', '-D', $node->data_dir);
+	}
+	my @told;
+	with_file($name, sub {
+		my ($file) = @_;
+		for (1 .. 1 + int rand 4)
+		{
+			my $block = 2 + $shards + int rand($nblocks - 2 - $shards);
+			my $kind = int rand 5;
+			push @told, "$kind at $block";
+			flip($file, $block, int rand BLOCK) if $kind == 0;
+			put_bytes($file, $block, 0, "\0" x BLOCK) if $kind == 1;
+			put_bytes($file, $block, 4096, "\0" x 4096) if $kind == 2;
+			put_bytes($file, $block, 0, get_bytes($file, 2 + $shards + int rand($nblocks - 2 - $shards), 0, BLOCK)) if $kind == 3;
+			put_bytes($file, $block, int rand(BLOCK - 16), join '', map { chr int rand 256 } 1 .. 16) if $kind == 4;
+		}
+	});
+	$node->start;
+	my $dry = repair($name, 1);
+	is(repair($name), $dry, "random $i (@told): repair does what the dry run tells");
+	note $dry;
+	if (rand() < 0.3) { $node->stop('immediate'); $node->start; }
+	my $known = $dry !~ /rows \?/;
+	my $sum = 0;
+	$sum += $1 while $dry =~ /rows (\d+)/g;
+	my $lost = q1("SELECT count(*) FROM ${name}_heap h LEFT JOIN $name t USING (id) WHERE (h.n, h.p) IS DISTINCT FROM (t.n, t.p)");
+	cmp_ok($lost, '<=', $sum, "random $i: no more than told is lost") if $known;
+	is(q1("SELECT count(*) FROM $name WHERE p <> p(substr(id, 2)::int, n)"), 0, "random $i: no row has a value it never had");
+	is(q1("SELECT count(*) - count(DISTINCT id) FROM $name"), 0, "random $i: none is there twice");
+	q1("DELETE FROM ${name}_heap", "INSERT INTO ${name}_heap SELECT * FROM $name");
+	use_table($name);
+	q1("DROP FOREIGN TABLE ${name}_base, ${name}_wal, $name; DROP TABLE ${name}_heap");
 }
 
 is(repair('w') =~ /^log entry shard 0 gen 1 page 0 entry \d+ block $path{wblock} rows 1 set aside$/, 1, 'it is repaired');
