@@ -14,9 +14,11 @@
  *				with their row groups
  *
  * A row is lost when a column of it is: it is never given back with another
- * value in its place.  Deletes stay, so an older version that a lost base row
- * had superseded does not come back; where a lost version was still in the
- * log, the version before it counts again, since its key is not known.
+ * value in its place.  Nor does the version before it come back: deletes stay,
+ * and for rows of a pending row group whose keys can be read, tombstones are
+ * appended unless a newer version is there.  Only where the key is not known (a
+ * damaged entry, page or key column in the log) the version before counts
+ * again.
  *
  * What cannot be repaired is told, too, with action 'none': the fixed pages and
  * the manifest itself.
@@ -39,6 +41,7 @@
 
 #include "base/cache.h"
 #include "base/dictionary.h"
+#include "log/append.h"
 #include "log/repair.h"
 #include "merge/budget.h"
 #include "merge/output.h"
@@ -78,12 +81,25 @@ typedef struct Repair
 	Bitmapset  *columns;		/* all of the table's */
 	Bitmapset  *key_columns;
 	List	   *pending;		/* of StrataLogGroup *, as the log has them */
+	List	   *lost_keys;		/* of LostKey *, of pending row groups */
 	StrataPassRecord record;
 	MemoryContext mcxt;
 
 	ReturnSetInfo *result;
 	uint64		nlosses;
 } Repair;
+
+/* The key of a lost version in the log. */
+typedef struct LostKey
+{
+	int			shard;
+	StrataPosition position;
+	uint32		hash;
+	Datum		values[FLEXIBLE_ARRAY_MEMBER];
+} LostKey;
+
+/* Entries of a tombstone batch; fewer when they are too long. */
+#define MAX_TOMBSTONES	512
 
 /* One row of the result; what is not known is null. */
 typedef struct Loss
@@ -616,6 +632,146 @@ rewrite_pending_group(Repair *repair, const StrataLogGroup *group, const StrataG
 	strata_log_replace_group(repair->storage, group, &ref, repair->store->desc->natts);
 }
 
+/* Keep the keys of lost rows that can be read. */
+static void
+keep_lost_keys(Repair *repair, const StrataLogGroup *group, const StrataGroupDamage *damage)
+{
+	const StrataKey *key = &repair->store->key;
+	StrataGroupReader *reader;
+
+	if (key->natts == 0 || damage->unreadable || damage->lost == NULL)
+		return;
+	reader = strata_group_open_damaged(repair->store, repair->storage, &group->ref,
+									   repair->key_columns);
+	for (uint32 row = 0; row < group->ref.rows; row++)
+	{
+		Datum		values[INDEX_MAX_KEYS];
+		MemoryContext old_mcxt;
+		LostKey    *lost;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!bit_is_set(damage->lost, row) || bit_is_set(damage->key_lost, row))
+			continue;
+		strata_group_fetch_key(reader, row, values);
+
+		old_mcxt = MemoryContextSwitchTo(repair->mcxt);
+		lost = palloc(offsetof(LostKey, values) + key->natts * sizeof(Datum));
+		lost->shard = group->shard;
+		lost->position.generation = group->generation;
+		lost->position.ordinal = group->ordinal;
+		lost->position.offset = group->offset;
+		lost->hash = strata_key_hash(key, values);
+		for (int i = 0; i < key->natts; i++)
+		{
+			Form_pg_attribute att = TupleDescAttr(key->desc, i);
+
+			lost->values[i] = datumCopy(values[i], att->attbyval, att->attlen);
+		}
+		repair->lost_keys = lappend(repair->lost_keys, lost);
+		MemoryContextSwitchTo(old_mcxt);
+	}
+	strata_group_close(reader);
+}
+
+/* StrataAccept: entries after the lost version */
+static bool
+is_newer(const StrataPendingEntry *entry, int index, void *arg)
+{
+	const LostKey *lost = (const LostKey *) arg;
+
+	return entry->shard == lost->shard &&
+		strata_position_cmp(&entry->position, &lost->position) > 0;
+}
+
+static int
+compare_lost_keys(const ListCell *a, const ListCell *b)
+{
+	const LostKey *x = (const LostKey *) lfirst(a);
+	const LostKey *y = (const LostKey *) lfirst(b);
+
+	if (x->shard != y->shard)
+		return x->shard < y->shard ? -1 : 1;
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return -strata_position_cmp(&x->position, &y->position);
+}
+
+/* Append tombstones, in as many entries as they take. */
+static void
+append_tombstones(Repair *repair, int shard, const StrataLogRow *rows, int nrows)
+{
+	StrataEntryHeader *entry;
+
+	if (nrows == 0)
+		return;
+	entry = strata_entry_encode_rows(repair->store, GetTopFullTransactionId(),
+									 GetCurrentCommandId(true), rows, nrows);
+	if (entry == NULL)
+	{
+		append_tombstones(repair, shard, rows, nrows / 2);
+		append_tombstones(repair, shard, rows + nrows / 2, nrows - nrows / 2);
+		return;
+	}
+	(void) strata_log_append(repair->store, repair->storage, shard, entry, entry->length);
+	pfree(entry);
+}
+
+/*
+ * See to it that no older version of a lost row counts, where its key is known
+ * and no newer version does.
+ */
+static void
+hide_older_versions(Repair *repair)
+{
+	const StrataKey *key = &repair->store->key;
+	StrataPending *pending;
+	StrataLogRow rows[MAX_TOMBSTONES];
+	int			nrows = 0;
+	int			shard = -1;
+	int			end;
+	ListCell   *lc;
+
+	if (repair->lost_keys == NIL)
+		return;
+	list_sort(repair->lost_keys, compare_lost_keys);
+
+	/* What this backend keeps of the log is from before. */
+	CacheInvalidateRelcache(repair->storage);
+	CommandCounterIncrement();
+	pending = strata_pending_current(repair->store, repair->storage, repair->manifest, &end);
+	foreach (lc, repair->lost_keys)
+	{
+		LostKey    *lost = (LostKey *) lfirst(lc);
+		StrataKeyProbe probe = {
+			.key = key,
+			.nkeys = key->natts,
+			.values = lost->values,
+			.has_hash = true,
+			.hash = lost->hash};
+		StrataVersion version;
+		bool		seen = false;
+
+		CHECK_FOR_INTERRUPTS();
+		if (nrows == MAX_TOMBSTONES || (nrows > 0 && lost->shard != shard))
+		{
+			append_tombstones(repair, shard, rows, nrows);
+			nrows = 0;
+		}
+		shard = lost->shard;
+		for (int i = nrows; i > 0 && rows[i - 1].hash == lost->hash && !seen; i--)
+			seen = strata_key_equal(key, rows[i - 1].values, lost->values);
+		if (seen || strata_pending_find(pending, &probe, is_newer, lost, &version))
+			continue;
+		rows[nrows].hash = lost->hash;
+		rows[nrows].tombstone = true;
+		rows[nrows].values = lost->values;
+		rows[nrows].isnull = NULL;
+		nrows++;
+	}
+	append_tombstones(repair, shard, rows, nrows);
+	strata_pending_unpin(pending);
+}
+
 /* One row group of the log. */
 static void
 repair_pending_group(Repair *repair, const StrataLogGroup *group)
@@ -637,6 +793,8 @@ repair_pending_group(Repair *repair, const StrataLogGroup *group)
 	report(repair, &loss);
 	if (repair->dry_run)
 		return;
+	if (counts)
+		keep_lost_keys(repair, group, &damage);
 	if (all)
 		strata_log_replace_group(repair->storage, group, NULL, 0);
 	else
@@ -658,12 +816,14 @@ repair_log(Repair *repair)
 
 	for (int shard = 0; shard < repair->store->nshards; shard++)
 	{
-		StrataShardState state = manifest->shards[shard];
+		StrataPageRef start;
 
-		if (strata_log_repair(&request, shard, &state, &state.first_pending))
+		if (strata_log_repair(&request, shard, &manifest->shards[shard], &start))
 		{
 			begin_pass(repair);
-			strata_manifest_set_shard(repair->store, shard, &state, manifest->incarnation);
+			manifest->shards[shard].first_pending = start;
+			strata_manifest_set_shard(repair->store, shard, &manifest->shards[shard],
+									  manifest->incarnation);
 			CommandCounterIncrement();
 		}
 	}
@@ -677,6 +837,7 @@ repair_log(Repair *repair)
 		MemoryContextSwitchTo(old_mcxt);
 		MemoryContextDelete(group_mcxt);
 	}
+	hide_older_versions(repair);
 }
 
 /* ---- driver ---- */
