@@ -57,6 +57,7 @@
 #include "commands/tablecmds.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -159,6 +160,31 @@ set_text(Datum *values, bool *isnull, int column, const char *value)
 	values[column] = value != NULL ? CStringGetTextDatum(value) : (Datum) 0;
 }
 
+/* Where it is, and how much, for the server log: no keys there. */
+static char *
+describe_loss(Repair *repair, const Loss *loss)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "Relation \"%s\"", RelationGetRelationName(repair->storage));
+	if (loss->block != InvalidBlockNumber)
+		appendStringInfo(&buf, ", block %u", loss->block);
+	if (loss->shard >= 0)
+		appendStringInfo(&buf, ", shard %d, generation %u", loss->shard, loss->generation);
+	if (loss->page >= 0)
+		appendStringInfo(&buf, ", page " INT64_FORMAT, loss->page);
+	if (loss->entry >= 0)
+		appendStringInfo(&buf, ", entry " INT64_FORMAT, loss->entry);
+	if (loss->row_group > 0)
+		appendStringInfo(&buf, ", row group %u", loss->row_group);
+	if (loss->rows >= 0)
+		appendStringInfo(&buf, "; " INT64_FORMAT " rows lost", loss->rows);
+	else
+		appendStringInfoString(&buf, "; number of rows lost not known");
+	return buf.data;
+}
+
 static void
 report(Repair *repair, const Loss *loss)
 {
@@ -187,10 +213,7 @@ report(Repair *repair, const Loss *loss)
 		ereport(LOG,
 				(errmsg("strata: repair of %s: %s, %s: %s", repair->store->name, loss->kind,
 						loss->action, loss->problem),
-				 errdetail("Relation \"%s\", block %d, shard %d, generation %u, page %d, entry %d, row group %u; " INT64_FORMAT " rows lost (-1: not known).",
-						   RelationGetRelationName(repair->storage),
-						   (int) loss->block, loss->shard, loss->generation, (int) loss->page,
-						   (int) loss->entry, loss->row_group, loss->rows)));
+				 errdetail_internal("%s", describe_loss(repair, loss))));
 }
 
 /* Before the manifest is changed for the first time. */
