@@ -247,6 +247,28 @@ RETURNS SETOF record
 COMMENT ON FUNCTION strata.verify(regclass, boolean) IS
     'check everything stored for a table; a row for each fault; swept: unreferenced blocks are faults';
 
+CREATE FUNCTION strata.repair(
+    relation regclass,
+    dry_run boolean DEFAULT true,
+    OUT kind text,
+    OUT storage regclass,
+    OUT block bigint,
+    OUT shard int,
+    OUT generation bigint,
+    OUT page bigint,
+    OUT entry int,
+    OUT row_group bigint,
+    OUT rows_lost bigint,
+    OUT first_key text,
+    OUT last_key text,
+    OUT bytes bigint,
+    OUT problem text,
+    OUT action text)
+RETURNS SETOF record
+    LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'strata_repair';
+COMMENT ON FUNCTION strata.repair(regclass, boolean) IS
+    'tell what of a table cannot be read, a row for each loss; with dry_run => false set it aside';
+
 CREATE FUNCTION strata.create_key_index(relation regclass) RETURNS boolean
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_create_key_index';
 COMMENT ON FUNCTION strata.create_key_index(regclass) IS

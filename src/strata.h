@@ -106,7 +106,8 @@ typedef struct StrataGroupRef
 	uint64		length;
 	uint64		raw_bytes;		/* before compression */
 	uint32		rows;			/* 1 .. STRATA_MAX_GROUP_ROWS */
-	uint32		unused;
+	uint32		lost;			/* in the log: rows that repair took out; they
+								 * still count in its sums */
 } StrataGroupRef;
 
 #endif							/* STRATA_H */

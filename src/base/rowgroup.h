@@ -122,6 +122,29 @@ extern void strata_group_io(StrataGroupReader *reader, uint64 *bytes_read,
 extern char *strata_group_check(StrataStore *store, Relation storage,
 								const StrataGroupRef *ref);
 
+/*
+ * The same, and what that means row by row.  A row is lost when the value of a
+ * column that the table still has cannot be read.  Bitmaps are palloc'd.
+ */
+typedef struct StrataGroupDamage
+{
+	char	   *problem;		/* the first one; NULL: sound, the rest is unset */
+	bool		unreadable;		/* its footer: all rows are lost */
+	uint8	   *lost;			/* by row; NULL: none */
+	uint8	   *key_lost;		/* those of which the key is, too; NULL: none */
+} StrataGroupDamage;
+
+extern void strata_group_examine(StrataStore *store, Relation storage,
+								 const StrataGroupRef *ref, StrataGroupDamage *out);
+
+/*
+ * A sequential reader of a damaged row group, for the rows that are not lost.
+ * It also reads pages that PostgreSQL refuses.
+ */
+extern StrataGroupReader *strata_group_open_damaged(StrataStore *store, Relation storage,
+													const StrataGroupRef *ref,
+													const Bitmapset *needed);
+
 /* ---- zone maps ---- */
 
 typedef struct StrataZone

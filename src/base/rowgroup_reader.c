@@ -21,7 +21,8 @@
  * that they still belong to the row group; no lock is held in here.
  *
  * What is wrong with the bytes raises XX001 and names the relation and the row
- * group's first block.
+ * group's first block.  Only a reader of a damaged row group (salvage) goes
+ * round what cannot be read: its caller asks for the other rows alone.
  *
  * IDENTIFICATION
  *	  src/base/rowgroup_reader.c
@@ -35,6 +36,7 @@
 #include "base/footer.h"
 #include "base/rowgroup.h"
 #include "storage/extent.h"
+#include "storage/salvage.h"
 
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -73,6 +75,7 @@ struct StrataGroupReader
 	Relation	storage;
 	StrataGroupRef ref;
 	bool		sequential;
+	bool		salvage;		/* pages may be damaged */
 	BufferAccessStrategy strategy;
 	StrataCacheEntry *footer_entry;
 	const StrataFooter *footer;
@@ -104,11 +107,15 @@ corrupt(StrataGroupReader *reader, AttrNumber attnum, uint32 vector, const char 
 			 errdetail("Found %s in vector %u of column %d.", what, vector, attnum)));
 }
 
-static void
+/* False, in a salvage reader alone, when they cannot be read. */
+static bool
 read_bytes(StrataGroupReader *reader, uint64 offset, Size len, void *dst)
 {
+	if (reader->salvage)
+		return strata_extent_salvage(reader->storage, &reader->ref.extent, offset, len, dst);
 	strata_extent_read(reader->storage, &reader->ref.extent, offset, len, dst,
 					   reader->strategy, reader->object);
+	return true;
 }
 
 static void
@@ -167,7 +174,8 @@ read_footer(StrataGroupReader *reader)
 		return "a length that does not fit its extent";
 
 	buffer = MemoryContextAlloc(reader->mcxt, guess);
-	read_bytes(reader, length - guess, guess, buffer);
+	if (!read_bytes(reader, length - guess, guess, buffer))
+		return "a footer that cannot be read";
 	what = strata_trailer_check(buffer + guess - sizeof(StrataGroupTrailer), length,
 								&footer_length);
 	if (what != NULL)
@@ -178,7 +186,8 @@ read_footer(StrataGroupReader *reader)
 	else
 	{
 		bytes = MemoryContextAlloc(reader->mcxt, size);
-		read_bytes(reader, length - size, size - guess, bytes);
+		if (!read_bytes(reader, length - size, size - guess, bytes))
+			return "a footer that cannot be read";
 		memcpy(bytes + size - guess, buffer, guess);
 	}
 
@@ -261,11 +270,11 @@ begin_reader(StrataStore *store, Relation storage, const StrataGroupRef *ref, bo
 	return reader;
 }
 
-StrataGroupReader *
-strata_group_open(StrataStore *store, Relation storage, const StrataGroupRef *ref,
-				  const Bitmapset *needed, bool sequential)
+/* Read the footer and make the slots. */
+static StrataGroupReader *
+open_reader(StrataGroupReader *reader, const Bitmapset *needed)
 {
-	StrataGroupReader *reader = begin_reader(store, storage, ref, sequential);
+	StrataStore *store = reader->store;
 	StrataCacheKey key = cache_key(reader, 0, 0);
 	int			att = -1;
 
@@ -296,6 +305,23 @@ strata_group_open(StrataStore *store, Relation storage, const StrataGroupRef *re
 	}
 	reader->nneeded = reader->nslots;
 	return reader;
+}
+
+StrataGroupReader *
+strata_group_open(StrataStore *store, Relation storage, const StrataGroupRef *ref,
+				  const Bitmapset *needed, bool sequential)
+{
+	return open_reader(begin_reader(store, storage, ref, sequential), needed);
+}
+
+StrataGroupReader *
+strata_group_open_damaged(StrataStore *store, Relation storage, const StrataGroupRef *ref,
+						  const Bitmapset *needed)
+{
+	StrataGroupReader *reader = begin_reader(store, storage, ref, true);
+
+	reader->salvage = true;
+	return open_reader(reader, needed);
 }
 
 void
@@ -366,9 +392,10 @@ decode_vector(StrataGroupReader *reader, const StrataFooterColumn *column, uint3
 
 	strata_vector_layout(out, memory, &column->type, entry);
 	target = strata_vector_target(out, &column->type, entry);
-	if (entry->length > 0)
-		read_bytes(reader, reader->footer->offsets[column->first_vector + vector],
-				   entry->length, target);
+	if (entry->length > 0 &&
+		!read_bytes(reader, reader->footer->offsets[column->first_vector + vector],
+					entry->length, target))
+		return "bytes that cannot be read";
 	what = strata_vector_decode(out, &column->type, entry, dictionary, target);
 	reader->bytes_decoded += entry->raw_length;
 	if (entry->length > BUFFER_KEEP || entry->raw_length > BUFFER_KEEP)
@@ -581,7 +608,8 @@ strata_group_hashes(StrataGroupReader *reader)
 
 		if (footer->hash_length > 0)
 		{
-			read_bytes(reader, footer->hash_offset, footer->hash_length, hashes);
+			if (!read_bytes(reader, footer->hash_offset, footer->hash_length, hashes))
+				corrupt(reader, 0, 0, "key hashes that cannot be read");
 			if (strata_crc(hashes, footer->hash_length) != footer->hash_crc)
 				corrupt(reader, 0, 0, "key hashes with the wrong checksum");
 			reader->bytes_read += footer->hash_length;
@@ -615,68 +643,147 @@ strata_group_zones(StrataGroupReader *reader)
 	return zones;
 }
 
-/* What is wrong with the vectors of a column, or NULL. */
-static char *
-check_column(StrataGroupReader *reader, const StrataFooterColumn *column)
+/* A vector to be checked, for strata_attempt. */
+typedef struct CheckVector
 {
+	StrataGroupReader *reader;
+	const StrataFooterColumn *column;
+	uint32		vector;
+	char	   *memory;
+	const char *what;			/* what is wrong with it, or NULL */
+} CheckVector;
+
+/* StrataAction: what it raises is about the dictionary, or the pages */
+static void
+check_vector(void *arg)
+{
+	CheckVector *check = arg;
+	StrataVector decoded;
+
+	check->what = decode_vector(check->reader, check->column, check->vector, &decoded,
+								check->memory);
+}
+
+/* Is it a column of the table now, of its key? */
+static bool
+column_needed(StrataGroupReader *reader, AttrNumber attnum, bool *of_key)
+{
+	const StrataStore *store = reader->store;
+
+	*of_key = false;
+	for (int i = 0; i < store->key.natts; i++)
+		*of_key = *of_key || store->key.attnum[i] == attnum;
+	return attnum <= store->desc->natts && !TupleDescAttr(store->desc, attnum - 1)->attisdropped;
+}
+
+/* Look at all vectors of a column. */
+static void
+examine_column(StrataGroupReader *reader, const StrataFooterColumn *column,
+			   StrataGroupDamage *out, MemoryContext result_mcxt)
+{
+	const StrataFooter *footer = reader->footer;
+
 	for (uint32 i = 0; i < column->nvectors; i++)
 	{
-		const StrataVectorEntry *entry = &reader->footer->entries[column->first_vector + i];
-		Size		size = strata_vector_size(&column->type, entry);
-		char	   *memory = MemoryContextAllocHuge(reader->mcxt, size);
-		StrataVector vector;
-		const char *what = decode_vector(reader, column, i, &vector, memory);
+		const StrataVectorEntry *entry = &footer->entries[column->first_vector + i];
+		uint32		first = footer->first_rows[column->first_vector + i];
+		CheckVector check = {.reader = reader, .column = column, .vector = i};
+		char	   *error = NULL;
+		bool		of_key;
 
-		pfree(memory);
-		if (what != NULL)
-			return psprintf("%s: %s in vector %u of column %d", reader->object, what,
-							i, column->attnum);
+		check.memory = MemoryContextAllocHuge(reader->mcxt,
+											  strata_vector_size(&column->type, entry));
+		/* Pages are known to be readable, or read around. */
+		if ((entry->flags & STRATA_VECTOR_SHARED) != 0)
+			error = strata_attempt(check_vector, &check);
+		else
+			check_vector(&check);
+		pfree(check.memory);
 		CHECK_FOR_INTERRUPTS();
+		if (error == NULL && check.what == NULL)
+			continue;
+
+		if (out->problem == NULL)
+		{
+			MemoryContext old = MemoryContextSwitchTo(result_mcxt);
+
+			out->problem = error != NULL ? pstrdup(error) :
+				psprintf("%s: %s in vector %u of column %d", reader->object, check.what,
+						 i, column->attnum);
+			MemoryContextSwitchTo(old);
+		}
+		if (!column_needed(reader, column->attnum, &of_key))
+			continue;
+		for (int k = 0; k < (of_key ? 2 : 1); k++)
+		{
+			uint8	  **bitmap = k == 0 ? &out->lost : &out->key_lost;
+
+			if (*bitmap == NULL)
+				*bitmap = MemoryContextAllocZero(result_mcxt, (footer->rows + 7) / 8);
+			for (uint32 row = first; row < first + entry->rows; row++)
+				(*bitmap)[row >> 3] |= (uint8) (1 << (row & 7));
+		}
 	}
-	return NULL;
+}
+
+void
+strata_group_examine(StrataStore *store, Relation storage, const StrataGroupRef *ref,
+					 StrataGroupDamage *out)
+{
+	MemoryContext mcxt = CurrentMemoryContext;
+	StrataGroupReader *reader = begin_reader(store, storage, ref, true);
+	uint32		nblocks = strata_extent_blocks_for(ref->length);
+	const char *what = NULL;
+
+	memset(out, 0, sizeof(*out));
+
+	/* Pages first: where all are sound, bytes are read the usual way. */
+	if (nblocks > ref->extent.nblocks)
+	{
+		what = "a length that does not fit its extent";
+		nblocks = 0;
+	}
+	for (uint32 i = 0; i < nblocks; i++)
+	{
+		StrataPageState state = strata_extent_page_state(storage, &ref->extent,
+														 ref->length, i,
+														 reader->strategy);
+
+		if (state == STRATA_PAGE_SOUND)
+			continue;
+		reader->salvage = true;
+		if (out->problem == NULL)
+			out->problem = psprintf(state == STRATA_PAGE_REFUSED ?
+										"%s: block %u is not a valid page" :
+										"%s: block %u is not its own",
+									reader->object, ref->extent.block + i);
+	}
+
+	if (what == NULL)
+		what = read_footer(reader);
+	out->unreadable = what != NULL;
+	if (what == NULL && reader->footer->hash_length > 0)
+	{
+		uint32	   *hashes = MemoryContextAlloc(reader->mcxt, reader->footer->hash_length);
+
+		if (!read_bytes(reader, reader->footer->hash_offset, reader->footer->hash_length, hashes))
+			what = "key hashes that cannot be read";
+		else if (strata_crc(hashes, reader->footer->hash_length) != reader->footer->hash_crc)
+			what = "key hashes with the wrong checksum";
+	}
+	if (what != NULL && out->problem == NULL)
+		out->problem = psprintf("%s: %s", reader->object, what);
+
+	for (uint32 i = 0; !out->unreadable && i < reader->footer->ncolumns; i++)
+		examine_column(reader, &reader->footer->columns[i], out, mcxt);
+	strata_group_close(reader);
 }
 
 char *
 strata_group_check(StrataStore *store, Relation storage, const StrataGroupRef *ref)
 {
-	StrataGroupReader *reader = begin_reader(store, storage, ref, true);
-	uint32		nblocks = strata_extent_blocks_for(ref->length);
-	BlockNumber size = RelationGetNumberOfBlocks(storage);
-	char	   *result = NULL;
-	const char *what = NULL;
+	StrataGroupDamage damage;
 
-	/* Pages first, since reading bytes of a wrong one raises an error. */
-	if (nblocks > ref->extent.nblocks)
-		what = "a length that does not fit its extent";
-	for (uint32 i = 0; i < nblocks && what == NULL; i++)
-	{
-		BlockNumber block = ref->extent.block + i;
-		Buffer		buffer = InvalidBuffer;
-
-		CHECK_FOR_INTERRUPTS();
-		if (block < size)
-			buffer = strata_page_try_read(storage, block, STRATA_PAGE_DATA, ref->extent.owner,
-										  BUFFER_LOCK_SHARE, reader->strategy);
-		if (!BufferIsValid(buffer))
-			what = psprintf("block %u is not its own", block);
-		else
-			UnlockReleaseBuffer(buffer);
-	}
-	if (what == NULL)
-		what = read_footer(reader);
-	if (what == NULL && reader->footer->hash_length > 0)
-	{
-		uint32	   *hashes = MemoryContextAlloc(reader->mcxt, reader->footer->hash_length);
-
-		read_bytes(reader, reader->footer->hash_offset, reader->footer->hash_length, hashes);
-		if (strata_crc(hashes, reader->footer->hash_length) != reader->footer->hash_crc)
-			what = "key hashes with the wrong checksum";
-	}
-	if (what != NULL)
-		result = psprintf("%s: %s", reader->object, what);
-
-	for (uint32 i = 0; result == NULL && i < reader->footer->ncolumns; i++)
-		result = check_column(reader, &reader->footer->columns[i]);
-	strata_group_close(reader);
-	return result;
+	strata_group_examine(store, storage, ref, &damage);
+	return damage.problem;
 }

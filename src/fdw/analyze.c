@@ -613,7 +613,7 @@ strata_acquire_sample_rows(Relation relation, int elevel, HeapTuple *rows, int t
 
 	strata_memtable_flush(RelationGetRelid(sampler.storage), InvalidCommandId);
 	snapshot = RegisterSnapshot(GetTransactionSnapshot());
-	sampler.view = strata_view_begin(sampler.store, sampler.storage, snapshot);
+	sampler.view = strata_view_begin(sampler.store, sampler.storage, snapshot, STRATA_LAYER_ALL);
 
 	if (options->layer != STRATA_LAYER_ALL)
 		*totalrows = sample_layer(&sampler, options->layer);

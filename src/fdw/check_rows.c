@@ -109,7 +109,7 @@ strata_check_rows(Relation rel, List *checks)
 	strata_memtable_flush(RelationGetRelid(storage), InvalidCommandId);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(snapshot);
-	view = strata_view_begin(store, storage, snapshot);
+	view = strata_view_begin(store, storage, snapshot, STRATA_LAYER_ALL);
 	scan = strata_scan_begin(view, needed, NULL, NULL);
 
 	slot->tts_tableOid = RelationGetRelid(rel);

@@ -490,7 +490,7 @@ lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 	if (state->view == NULL)
 	{
 		oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
-		state->view = strata_view_begin(state->store, state->storage, estate->es_snapshot);
+		state->view = strata_view_begin(state->store, state->storage, estate->es_snapshot, STRATA_LAYER_ALL);
 		state->locker = strata_row_locker_begin(state->view, state->cid);
 		MemoryContextSwitchTo(oldcxt);
 	}

@@ -77,9 +77,12 @@ get_store_size(StrataPlanInfo *info, StrataStore *store)
 	info->base_stored = totals.stored_bytes;
 	info->ngroups = totals.groups;
 
-	strata_log_totals(storage, store->nshards, &rows, &bytes, active);
-	info->pending_rows = rows > totals.merged_rows ? rows - totals.merged_rows : 0;
-	info->pending_bytes = bytes > totals.merged_bytes ? bytes - totals.merged_bytes : 0;
+	if (info->layer != STRATA_LAYER_BASE)
+	{
+		strata_log_totals(storage, store->nshards, &rows, &bytes, active);
+		info->pending_rows = rows > totals.merged_rows ? rows - totals.merged_rows : 0;
+		info->pending_bytes = bytes > totals.merged_bytes ? bytes - totals.merged_bytes : 0;
+	}
 
 	if (info->key.natts > 0 && info->ngroups > 0)
 	{
@@ -91,8 +94,6 @@ get_store_size(StrataPlanInfo *info, StrataStore *store)
 
 	if (info->layer == STRATA_LAYER_WAL)
 		info->base_rows = info->base_raw = info->base_stored = info->ngroups = 0;
-	else if (info->layer == STRATA_LAYER_BASE)
-		info->pending_rows = info->pending_bytes = 0;
 }
 
 /*

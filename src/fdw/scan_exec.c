@@ -615,8 +615,8 @@ begin_reading(StrataScanState *state)
 
 	oldcxt = MemoryContextSwitchTo(state->mcxt);
 	state->view = state->is_lookup ?
-		strata_view_begin_lookups(state->store, state->storage, state->snapshot) :
-		strata_view_begin(state->store, state->storage, state->snapshot);
+		strata_view_begin_lookups(state->store, state->storage, state->snapshot, state->layer) :
+		strata_view_begin(state->store, state->storage, state->snapshot, state->layer);
 	if (state->is_lookup)
 		state->lookup = strata_lookup_begin(state->view, state->needed);
 	MemoryContextSwitchTo(oldcxt);

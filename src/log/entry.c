@@ -12,6 +12,7 @@
  *				uncompressed so that keys can be indexed without decoding.
  *	EXTENT		StrataExtent
  *	ROW_GROUP	StrataGroupRef
+ *	LOST		whatever was there
  *
  * Locks: none; everything here works on memory.
  *
@@ -86,6 +87,19 @@ void
 strata_entry_set_crc(StrataEntryHeader *entry)
 {
 	entry->crc = entry_crc(entry);
+}
+
+void
+strata_entry_set_lost(StrataEntryHeader *entry, uint32 length, uint32 rows)
+{
+	Assert(length >= sizeof(StrataEntryHeader));
+	memset(entry, 0, sizeof(*entry));
+	entry->length = length;
+	entry->fxid = FirstNormalTransactionId;
+	entry->type = STRATA_ENTRY_LOST;
+	entry->flags = STRATA_ENTRY_FROZEN_ABORTED;
+	entry->rows = rows;
+	strata_entry_set_crc(entry);
 }
 
 /* ---- encoding ---- */
@@ -378,6 +392,8 @@ strata_entry_check(const StrataEntryHeader *entry, Size available)
 			}
 		case STRATA_ENTRY_ROW_GROUP:
 			return check_group(entry);
+		case STRATA_ENTRY_LOST:
+			return (entry->flags & STRATA_ENTRY_FROZEN_ABORTED) != 0 ? NULL : "lost entry counts";
 	}
 	return "unknown entry type";
 }
@@ -614,4 +630,30 @@ strata_entry_decode_end(StrataEntryDecoder *decoder)
 		pfree(decoder->scratch_isnull);
 	}
 	pfree(decoder);
+}
+
+const char *
+strata_entry_check_rows(const StrataStore *store, int shard, const StrataEntryHeader *entry)
+{
+	const uint32 *hashes = strata_entry_hashes(entry);
+	StrataEntryDecoder *decoder = strata_entry_decode(store, entry);
+	Datum	   *values = palloc(sizeof(Datum) * store->desc->natts);
+	bool	   *isnull = palloc(sizeof(bool) * store->desc->natts);
+
+	for (uint32 row = 0; row < entry->rows + entry->tombstones; row++)
+	{
+		Datum		keyvalues[INDEX_MAX_KEYS];
+
+		if (row < entry->rows)
+			strata_entry_row(decoder, row, values, isnull);
+		if (store->key.natts == 0)
+			continue;
+		strata_entry_key(decoder, row, keyvalues);
+		if (strata_key_hash(&store->key, keyvalues) != hashes[row])
+			return psprintf("key hash of row %u is wrong", row);
+		if (strata_key_shard(hashes[row], store->nshards) != shard)
+			return psprintf("row %u belongs to another shard", row);
+	}
+	strata_entry_decode_end(decoder);
+	return NULL;
 }

@@ -14,6 +14,8 @@
  *				once.
  *	EXTENT		a StrataExtent that its (sub)transaction took
  *	ROW_GROUP	a StrataGroupRef: rows written outside the log
+ *	LOST		bytes that could not be read and that repair set aside; counts
+ *				as aborted, its rows are those that were lost
  *
  * IDENTIFICATION
  *	  src/log/entry.h
@@ -32,7 +34,8 @@ typedef enum StrataEntryType
 {
 	STRATA_ENTRY_ROWS = 1,
 	STRATA_ENTRY_EXTENT,
-	STRATA_ENTRY_ROW_GROUP
+	STRATA_ENTRY_ROW_GROUP,
+	STRATA_ENTRY_LOST
 } StrataEntryType;
 
 /* flags; the two freezing sets are excluded from the CRC */
@@ -58,6 +61,8 @@ typedef struct StrataEntryHeader
 } StrataEntryHeader;
 
 #define STRATA_LOG_PAGE_CLOSED	0x0001
+#define STRATA_LOG_PAGE_ORPHAN	0x0002	/* the entry that continues here was set
+										 * aside: its bytes are skipped */
 
 typedef struct StrataLogPage
 {
@@ -135,6 +140,11 @@ extern void strata_entry_fill_extent(StrataExtentEntry *entry, FullTransactionId
 extern StrataEntryHeader *strata_entry_encode_group(FullTransactionId fxid, CommandId cid,
 													uint16 natts, const StrataGroupRef *ref);
 extern void strata_entry_set_crc(StrataEntryHeader *entry);
+/*
+ * Make the length bytes at entry (at least a header's) one LOST entry, of so
+ * many rows.  What follows the header stays as it is.
+ */
+extern void strata_entry_set_lost(StrataEntryHeader *entry, uint32 length, uint32 rows);
 
 /* ---- decoding ---- */
 
@@ -179,5 +189,13 @@ extern void strata_entry_row(StrataEntryDecoder *decoder, uint32 row,
 /* The key of a row or tombstone, in key order. */
 extern void strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues);
 extern void strata_entry_decode_end(StrataEntryDecoder *decoder);
+
+/*
+ * Take every row of a checked ROWS entry apart, and compare key hashes and
+ * shards.  NULL, or what is wrong; what cannot be decoded raises XX001.
+ * Leaves memory behind.
+ */
+extern const char *strata_entry_check_rows(const StrataStore *store, int shard,
+										   const StrataEntryHeader *entry);
 
 #endif							/* STRATA_ENTRY_H */

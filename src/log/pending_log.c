@@ -707,7 +707,11 @@ strata_pending_read_entry(StrataPending *pending, int entry)
 	header = strata_log_read_entry(pending->store, pending->storage, known->shard,
 								   &page, known->position.offset);
 	if (!strata_pending_same_entry(known, header))
+	{
+		/* A repair that was rolled back tells nobody: read the log again. */
+		pending->log->stale = true;
 		strata_page_mismatch(pending->storage, page.block, "log entry");
+	}
 	return header;
 }
 

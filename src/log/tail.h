@@ -3,7 +3,8 @@
  * tail.h
  *	  The end of a shard's log: its pages, and where the next ones come from.
  *
- * Private to append.c, which says what is done under which locks.
+ * Private to append.c, which says what is done under which locks, and to
+ * repair.c.
  *
  * IDENTIFICATION
  *	  src/log/tail.h

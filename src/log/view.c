@@ -43,7 +43,8 @@
 #define MEMO_YES	2
 
 static StrataView *
-view_begin(StrataStore *store, Relation storage, Snapshot snapshot, bool lookups)
+view_begin(StrataStore *store, Relation storage, Snapshot snapshot, StrataLayer layer,
+		   bool lookups)
 {
 	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata view",
 											   ALLOCSET_DEFAULT_SIZES);
@@ -59,7 +60,10 @@ view_begin(StrataStore *store, Relation storage, Snapshot snapshot, bool lookups
 	view->snapshot = snapshot;
 	view->manifest = lookups ? strata_manifest_get_for_lookups(store, storage, snapshot) :
 		strata_manifest_get(store, storage, snapshot);
-	view->pending = strata_pending_current(store, storage, view->manifest, &view->end);
+	if (layer == STRATA_LAYER_BASE)
+		view->pending = strata_pending_create(store, storage, mcxt, 0);
+	else
+		view->pending = strata_pending_current(store, storage, view->manifest, &view->end);
 	private->nmemo = (view->end + MEMO_CHUNK - 1) / MEMO_CHUNK;
 	if (private->nmemo > 0)
 		private->memo = palloc0(sizeof(uint8 *) * private->nmemo);
@@ -68,15 +72,16 @@ view_begin(StrataStore *store, Relation storage, Snapshot snapshot, bool lookups
 }
 
 StrataView *
-strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot)
+strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot, StrataLayer layer)
 {
-	return view_begin(store, storage, snapshot, false);
+	return view_begin(store, storage, snapshot, layer, false);
 }
 
 StrataView *
-strata_view_begin_lookups(StrataStore *store, Relation storage, Snapshot snapshot)
+strata_view_begin_lookups(StrataStore *store, Relation storage, Snapshot snapshot,
+						  StrataLayer layer)
 {
-	return view_begin(store, storage, snapshot, true);
+	return view_begin(store, storage, snapshot, layer, true);
 }
 
 void

@@ -45,11 +45,13 @@ typedef struct StrataView
 	struct StrataViewPrivate *private_data;
 } StrataView;
 
-extern StrataView *strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot);
+/* A view of the layer BASE does not read the log, which may be damaged. */
+extern StrataView *strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot,
+									 StrataLayer layer);
 
 /* For lookups alone: its manifest may not be complete. */
 extern StrataView *strata_view_begin_lookups(StrataStore *store, Relation storage,
-											 Snapshot snapshot);
+											 Snapshot snapshot, StrataLayer layer);
 extern void strata_view_end(StrataView *view);
 
 /* stats, what lookups and scans still open have read included. */

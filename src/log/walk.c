@@ -192,6 +192,8 @@ walk_load(StrataLogWalk *walk)
 		walk_damaged(walk, "an entry continues over the start of a generation");
 	if ((header->flags & STRATA_LOG_PAGE_CLOSED) != 0 && header->next.owner == 0)
 		walk_damaged(walk, "page is closed but has no successor");
+	if ((header->flags & STRATA_LOG_PAGE_ORPHAN) != 0 && point->offset == STRATA_LOG_PAGE_START)
+		point->offset += MAXALIGN((uint32) header->continuation);
 	if (point->offset != MAXALIGN(point->offset) ||
 		point->offset < STRATA_LOG_PAGE_START + MAXALIGN((uint32) header->continuation) ||
 		point->offset > walk->lower)
@@ -252,7 +254,7 @@ walk_assemble(StrataLogWalk *walk)
 		walk_go_on(walk);
 		walk->point.offset = STRATA_LOG_PAGE_START + MAXALIGN(part);
 		walk_load(walk);
-		if (header->continuation != part)
+		if (header->continuation != part || (header->flags & STRATA_LOG_PAGE_ORPHAN) != 0)
 			walk_damaged(walk, "continuation of an entry has another length");
 		memcpy(walk->assembled + done, walk->copy.data + STRATA_LOG_PAGE_START, part);
 		done += part;

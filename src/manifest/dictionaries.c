@@ -4,8 +4,8 @@
  *	  Rows of strata.dictionary: where the zstd dictionaries of a store are.
  *
  * Every look uses the catalog snapshot.  See manifest.h for why that is right
- * for a reader whose own snapshot is older: a row goes only with TRUNCATE or
- * DROP, which hold AccessExclusiveLock on the storage relation.
+ * for a reader whose own snapshot is older: a row goes only with TRUNCATE, DROP
+ * or repair, which hold AccessExclusiveLock on the storage relation.
  *
  * Locks: AccessShareLock on the table; writers as in manifest_write.c.
  *
@@ -18,6 +18,8 @@
 
 #include "pause.h"
 #include "manifest/catalog.h"
+
+#include "catalog/indexing.h"
 
 bool
 strata_manifest_dictionary(Oid ftrelid, uint64 id, StrataDictionaryRef *ref)
@@ -75,4 +77,18 @@ strata_manifest_add_dictionary(StrataStore *store, uint32 incarnation,
 
 	strata_dictionary_row_insert(store->ftrelid, &row);
 	STRATA_PAUSE("manifest-dictionary-added");
+}
+
+void
+strata_manifest_remove_dictionary(StrataStore *store, uint64 id)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+
+	strata_table_scan_begin_at(&scan, STRATA_TABLE_DICTIONARY, RowExclusiveLock,
+							   store->ftrelid, (int64) id, NULL);
+	tuple = strata_table_scan_next(&scan);
+	if (HeapTupleIsValid(tuple))
+		CatalogTupleDelete(scan.rel, &tuple->t_self);
+	strata_table_scan_end(&scan);
 }

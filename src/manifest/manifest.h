@@ -161,8 +161,8 @@ typedef struct StrataDictionaryRef
 
 /*
  * A pass adds dictionaries in the transaction of the first row group that
- * names them or an earlier one, and only TRUNCATE and DROP remove them, which
- * no reader overlaps.  So these look at what is committed now (and own
+ * names them or an earlier one, and only TRUNCATE, DROP and repair (one that
+ * nobody can read) remove them, which no reader overlaps.  So these look at what is committed now (and own
  * changes): whoever sees a row group finds its dictionary, however old its
  * snapshot is.  False: there is none of that id.
  */
@@ -175,10 +175,11 @@ extern StrataDictionaryRef *strata_manifest_dictionaries(Oid ftrelid, uint32 inc
 
 #define STRATA_PASS_MERGE	"merge"		/* adds row groups and deletes */
 #define STRATA_PASS_COMPACT "compact"	/* removes row groups, too */
+#define STRATA_PASS_REPAIR	"repair"	/* likewise */
 
 typedef struct StrataPassRecord
 {
-	const char *what;			/* STRATA_PASS_MERGE or STRATA_PASS_COMPACT */
+	const char *what;			/* one of these */
 	int64		generations_merged;
 	int64		generations_left;
 	int64		bytes_merged;	/* of the generations; not on record */
@@ -213,6 +214,8 @@ extern void strata_manifest_add_dictionary(StrataStore *store, uint32 incarnatio
 										   const StrataDictionaryRef *ref);
 extern void strata_manifest_remove_group(StrataStore *store, uint32 number,
 										 StrataPassRecord *record);
+/* Of a damaged one, by repair, which holds AccessExclusiveLock on the storage. */
+extern void strata_manifest_remove_dictionary(StrataStore *store, uint64 id);
 
 /* tids: sorted, encoded (number << 16 | row); one strata.deletes row. */
 extern void strata_manifest_add_deletes(StrataStore *store, uint32 incarnation,

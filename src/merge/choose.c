@@ -115,7 +115,8 @@ strata_generation_blocked_by(StrataStore *store, Relation storage,
 				blocked_by = top;
 		}
 
-		if (counts != NULL && entry.header->type != STRATA_ENTRY_EXTENT)
+		if (counts != NULL && (entry.header->type == STRATA_ENTRY_ROWS ||
+							   entry.header->type == STRATA_ENTRY_ROW_GROUP))
 		{
 			counts->entries++;
 			counts->keys += (uint64) entry.header->rows + entry.header->tombstones;

@@ -19,6 +19,7 @@
  *-------------------------------------------------------------------------
  */
 #include "merge/merge.h"
+#include "storage/salvage.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"

@@ -211,14 +211,6 @@ extern uint8 *strata_referenced_blocks(StrataStore *store, Relation storage,
 									   BlockNumber *nblocks,
 									   StrataBlockFault report, void *arg);
 
-/* ---- verify (verify.c) ---- */
-
-/*
- * Is an error caught while looking at a store about something else (cancelled,
- * out of resources, lock timeout)?
- */
-extern bool strata_error_is_transient(int sqlerrcode);
-
 /* ---- freeze (freeze.c): StrataStorageHooks.vacuum ---- */
 
 extern void strata_freeze(Relation storage, VacuumParams *params,

@@ -41,6 +41,7 @@
 #include "storage/extent.h"
 #include "storage/locks.h"
 #include "storage/metapage.h"
+#include "storage/salvage.h"
 
 #include "access/table.h"
 #include "access/xact.h"
@@ -91,21 +92,23 @@ strata_verify_report(StrataVerify *verify, const char *object, const char *probl
 	verify->nfaults++;
 }
 
-/*
- * Does an error say nothing about the store, but that something else came up?
- */
-bool
-strata_error_is_transient(int sqlerrcode)
+typedef struct VerifyGuard
 {
-	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
-	{
-		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* standby conflict */
-		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* resources */
-		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* cancelled, shut down */
-			return true;
-		default:
-			return sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
-	}
+	StrataVerify *verify;
+	StrataVerifyCheck check;
+	void	   *arg;
+	MemoryContext mcxt;			/* the check's own */
+} VerifyGuard;
+
+/* StrataAction */
+static void
+verify_guarded(void *arg)
+{
+	VerifyGuard *guard = (VerifyGuard *) arg;
+	MemoryContext old_mcxt = MemoryContextSwitchTo(guard->mcxt);
+
+	guard->check(guard->verify, guard->arg);
+	MemoryContextSwitchTo(old_mcxt);
 }
 
 /*
@@ -115,40 +118,16 @@ void
 strata_verify_guard(StrataVerify *verify, const char *object,
 					StrataVerifyCheck check, void *arg)
 {
-	MemoryContext old_mcxt = CurrentMemoryContext;
-	ResourceOwner old_owner = CurrentResourceOwner;
-	MemoryContext mcxt = AllocSetContextCreate(old_mcxt, "strata verify check",
-											   ALLOCSET_DEFAULT_SIZES);
+	VerifyGuard guard = {.verify = verify, .check = check, .arg = arg};
+	char	   *problem;
 
 	CHECK_FOR_INTERRUPTS();
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(mcxt);
-	PG_TRY();
-	{
-		check(verify, arg);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(old_mcxt);
-		CurrentResourceOwner = old_owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(old_mcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(old_mcxt);
-		CurrentResourceOwner = old_owner;
-
-		if (strata_error_is_transient(error->sqlerrcode))
-			ReThrowError(error);
-		strata_verify_fault(verify, object, "%s", error->message);
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-	MemoryContextDelete(mcxt);
+	guard.mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata verify check",
+									   ALLOCSET_DEFAULT_SIZES);
+	problem = strata_attempt(verify_guarded, &guard);
+	if (problem != NULL)
+		strata_verify_fault(verify, object, "%s", problem);
+	MemoryContextDelete(guard.mcxt);
 }
 
 /* ---- fixed pages ---- */
@@ -272,31 +251,11 @@ static void
 verify_rows_entry(StrataVerify *verify, int shard, const char *object,
 				  const StrataLogEntry *entry)
 {
-	StrataStore *store = verify->store;
-	const uint32 *hashes = strata_entry_hashes(entry->header);
-	StrataEntryDecoder *decoder = strata_entry_decode(store, entry->header);
-	Datum	   *values = palloc(sizeof(Datum) * store->desc->natts);
-	bool	   *isnull = palloc(sizeof(bool) * store->desc->natts);
+	const char *problem = strata_entry_check_rows(verify->store, shard, entry->header);
 
-	for (uint32 row = 0; row < entry->header->rows + entry->header->tombstones; row++)
-	{
-		Datum		keyvalues[INDEX_MAX_KEYS];
-
-		if (row < entry->header->rows)
-			strata_entry_row(decoder, row, values, isnull);
-		if (store->key.natts == 0)
-			continue;
-		strata_entry_key(decoder, row, keyvalues);
-		if (strata_key_hash(&store->key, keyvalues) != hashes[row])
-			strata_verify_fault(verify, object,
-								"key hash of row %u of the entry at page %u, offset %u is wrong",
-								row, entry->page.block, entry->position.offset);
-		if (strata_key_shard(hashes[row], store->nshards) != shard)
-			strata_verify_fault(verify, object,
-								"row %u of the entry at page %u, offset %u belongs to another shard",
-								row, entry->page.block, entry->position.offset);
-	}
-	strata_entry_decode_end(decoder);
+	if (problem != NULL)
+		strata_verify_fault(verify, object, "entry at page %u, offset %u: %s",
+							entry->page.block, entry->position.offset, problem);
 }
 
 static void
@@ -331,6 +290,8 @@ verify_log(StrataVerify *verify, void *arg)
 		{
 			CHECK_FOR_INTERRUPTS();
 			rows += (uint64) entry.header->rows + entry.header->tombstones;
+			if (entry.header->type == STRATA_ENTRY_ROW_GROUP)
+				rows += strata_entry_group(entry.header)->lost;
 
 			/* An ALTER TABLE rolled back with it may have shaped its rows. */
 			if (strata_xid_outcome(entry.header->fxid,

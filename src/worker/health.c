@@ -130,7 +130,7 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 			   psprintf("the last %d tries to merge failed%s%s", known.failures,
 						pg_class_ownercheck(store->ftrelid, GetUserId()) ? ": " : "",
 						pg_class_ownercheck(store->ftrelid, GetUserId()) ? known.error : ""),
-			   psprintf("Next try at %s. See the server log; strata.verify() names what is damaged.",
+			   psprintf("Next try at %s. See the server log; strata.verify() names what is damaged, strata.repair() tells what it costs to go on without.",
 						timestamptz_to_str(known.next_try)));
 	if (FullTransactionIdIsValid(known.blocked_by))
 		report(rsinfo, "warning", store->ftrelid,

@@ -16,6 +16,7 @@
 #include "worker/worker.h"
 
 #include "merge/budget.h"
+#include "storage/salvage.h"
 
 #include "access/htup_details.h"
 #include "access/xact.h"

@@ -1,0 +1,119 @@
+/*-------------------------------------------------------------------------
+ *
+ * repair_private.h
+ *	  What the files of log repair share.
+ *
+ *	repair.c		entries of a page; driver
+ *	repair_pages.c	from page to page: damaged links, missing pages
+ *
+ * IDENTIFICATION
+ *	  src/log/repair_private.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef STRATA_LOG_REPAIR_PRIVATE_H
+#define STRATA_LOG_REPAIR_PRIVATE_H
+
+#include "log/repair.h"
+#include "storage/metapage.h"
+
+/* Pages that an entry can lie on. */
+#define STRATA_REPAIR_WINDOW			(STRATA_MAX_ENTRY_PAGES + 1)
+
+typedef struct StrataRepairPage
+{
+	bool		exists;			/* false: the log ends before it */
+	StrataPageRef ref;
+	bool		refused;		/* by PostgreSQL */
+	bool		dirty;
+
+	/* how it was come to */
+	bool		relinked;		/* the page before does not name it */
+	bool		closed_wrong;	/* the page before is closed or not, wrongly */
+	bool		gap;			/* pages before it are missing */
+	BlockNumber lost_block;		/* where the first of them should be */
+
+	PGAlignedBlock copy;
+} StrataRepairPage;
+
+/* A log page of the shard, found by reading the whole file. */
+typedef struct StrataRepairFound
+{
+	uint32		generation;
+	uint32		ordinal;
+	StrataPageRef ref;
+	bool		refused;
+	XLogRecPtr	lsn;
+} StrataRepairFound;
+
+typedef struct StrataRepairWalk
+{
+	const StrataLogRepair *request;
+	Relation	storage;
+	int			shard;
+	StrataLogPoint first;		/* where the log should start */
+	bool		moved;			/* it starts at start instead */
+	StrataPageRef start;
+
+	StrataRepairPage    *window[STRATA_REPAIR_WINDOW]; /* the page being looked at, and the next */
+	int			carry;			/* pages that a sound entry goes on over */
+	char	   *assembled;
+
+	StrataRepairFound  *found;			/* by generation and ordinal; NULL: not read yet */
+	Size		nfound;
+
+	/* the generation being walked */
+	uint32		generation;
+	bool		whole;			/* all of it was seen */
+	bool		filled;			/* with new pages */
+	StrataPageRef generation_first;
+	StrataPageRef last;
+	uint64		rows;
+	uint64		bytes;
+
+	MemoryContext entry_mcxt;
+} StrataRepairWalk;
+
+static inline StrataLogPage *
+strata_repair_header(StrataRepairPage *page)
+{
+	return strata_page_log(page->copy.data);
+}
+
+static inline uint32
+strata_repair_lower(StrataRepairPage *page)
+{
+	return ((PageHeader) page->copy.data)->pd_lower;
+}
+
+static inline bool
+strata_repair_closed(StrataRepairPage *page)
+{
+	return page != NULL && (strata_repair_header(page)->flags & STRATA_LOG_PAGE_CLOSED) != 0;
+}
+
+/* Tell the caller of a loss. */
+extern void strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind,
+								 uint32 generation, uint32 ordinal, BlockNumber block,
+								 uint32 offset, int64 rows, int64 bytes, const char *problem);
+
+/* Find the page after page; NULL: the first. */
+extern void strata_repair_next(StrataRepairWalk *repair, StrataRepairPage *page,
+							   StrataRepairPage *next);
+
+/* The walk has come to this page; filled: a new one. */
+extern void strata_repair_note(StrataRepairWalk *repair, StrataRepairPage *page, bool filled);
+
+/*
+ * Pages are missing between before (NULL: from the start) and next (which does
+ * not exist if the log's end is missing).  Tell what they held, and unless
+ * this is a dry run put new ones in their place.
+ */
+extern void strata_repair_fill(StrataRepairWalk *repair, StrataRepairPage *before,
+							   StrataRepairPage *next);
+
+/* Write a page (may be NULL) anew, and with it the shard page if shard is given. */
+extern void strata_repair_write(StrataRepairWalk *repair, StrataRepairPage *page,
+								const StrataShardData *shard);
+
+#endif							/* STRATA_LOG_REPAIR_PRIVATE_H */

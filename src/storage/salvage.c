@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * salvage.c
+ *	  Looking at what may be damaged without failing on it.
+ *
+ * Verify and repair must go on where a query stops.  An error is caught by a
+ * subtransaction, so that locks, pins and a half-read buffer are let go; one
+ * that says nothing about the store (cancelled, out of memory) is raised
+ * again.
+ *
+ * A page whose checksum is wrong often has one wrong bit, and everything of
+ * ours has a checksum of its own.  So its bytes are read from the file, past
+ * the buffers: read only, and only after PostgreSQL has refused the page, so
+ * there is no newer copy in the buffers.
+ *
+ * Locks: the content lock of the page being copied.
+ *
+ * IDENTIFICATION
+ *	  src/storage/salvage.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/extent.h"
+#include "storage/salvage.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/smgr.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+
+typedef struct PageRead
+{
+	Relation	rel;
+	BlockNumber block;
+	char	   *copy;
+	BufferAccessStrategy strategy;
+} PageRead;
+
+bool
+strata_error_is_transient(int sqlerrcode)
+{
+	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
+	{
+		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* standby conflict */
+		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* resources */
+		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* cancelled, shut down */
+			return true;
+		default:
+			return sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
+	}
+}
+
+char *
+strata_attempt(StrataAction action, void *arg)
+{
+	MemoryContext mcxt = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	char	   *volatile message = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(mcxt);
+	PG_TRY();
+	{
+		action(arg);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(mcxt);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(mcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(mcxt);
+		CurrentResourceOwner = owner;
+
+		if (strata_error_is_transient(error->sqlerrcode))
+			ReThrowError(error);
+		message = pstrdup(error->message);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	return message;
+}
+
+/* StrataAction: through the buffers */
+static void
+read_buffer(void *arg)
+{
+	PageRead   *read = (PageRead *) arg;
+	Buffer		buffer = ReadBufferExtended(read->rel, MAIN_FORKNUM, read->block, RBM_NORMAL,
+											read->strategy);
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	memcpy(read->copy, BufferGetPage(buffer), BLCKSZ);
+	UnlockReleaseBuffer(buffer);
+}
+
+/* StrataAction: from the file */
+static void
+read_file(void *arg)
+{
+	PageRead   *read = (PageRead *) arg;
+
+	smgrread(RelationGetSmgr(read->rel), MAIN_FORKNUM, read->block, read->copy);
+}
+
+StrataPageState
+strata_page_salvage(Relation rel, BlockNumber block, char *copy, BufferAccessStrategy strategy)
+{
+	PGAlignedBlock page;
+	PageRead	read = {.rel = rel, .block = block, .copy = page.data, .strategy = strategy};
+	StrataPageState state = STRATA_PAGE_SOUND;
+
+	CHECK_FOR_INTERRUPTS();
+	if (block >= RelationGetNumberOfBlocks(rel))
+		state = STRATA_PAGE_UNREADABLE;
+	else if (strata_attempt(read_buffer, &read) != NULL)
+		state = strata_attempt(read_file, &read) == NULL ? STRATA_PAGE_REFUSED :
+														   STRATA_PAGE_UNREADABLE;
+	if (state == STRATA_PAGE_UNREADABLE)
+		memset(copy, 0, BLCKSZ);
+	else
+		memcpy(copy, page.data, BLCKSZ);
+	return state;
+}
+
+StrataPageState
+strata_extent_page_state(Relation rel, const StrataExtent *extent, uint64 length, uint32 page,
+						 BufferAccessStrategy strategy)
+{
+	uint64		before = (uint64) page * STRATA_PAGE_CAPACITY;
+	Size		used = (Size) Min(length - before, STRATA_PAGE_CAPACITY);
+	PGAlignedBlock copy;
+	StrataPageState state = strata_page_salvage(rel, extent->block + page, copy.data, strategy);
+
+	if (!strata_page_matches(copy.data, STRATA_PAGE_DATA, extent->owner) ||
+		((PageHeader) copy.data)->pd_lower < MAXALIGN(SizeOfPageHeaderData) + used)
+		return STRATA_PAGE_UNREADABLE;
+	return state;
+}
+
+bool
+strata_extent_salvage(Relation rel, const StrataExtent *extent, uint64 offset, Size len, void *dst)
+{
+	uint64		capacity = (uint64) extent->nblocks * STRATA_PAGE_CAPACITY;
+	char	   *out = dst;
+
+	if (offset > capacity || len > capacity - offset ||
+		extent->block > STRATA_MAX_BLOCK || extent->nblocks > STRATA_MAX_BLOCK)
+		return false;
+	while (len > 0)
+	{
+		PGAlignedBlock copy;
+		Size		start = (Size) (offset % STRATA_PAGE_CAPACITY);
+		Size		part = Min(len, STRATA_PAGE_CAPACITY - start);
+
+		(void) strata_page_salvage(rel, extent->block + (BlockNumber) (offset / STRATA_PAGE_CAPACITY),
+								   copy.data, NULL);
+		if (!strata_page_matches(copy.data, STRATA_PAGE_DATA, extent->owner) ||
+			MAXALIGN(SizeOfPageHeaderData) + start + part > ((PageHeader) copy.data)->pd_lower)
+			return false;
+		memcpy(out, PageGetContents(copy.data) + start, part);
+		out += part;
+		offset += part;
+		len -= part;
+	}
+	return true;
+}
