@@ -211,6 +211,14 @@ for my $checksums ('on', 'off')
 		flip($file, $block, $entries[2][0] + ENTRY_HEADER + 20);
 		push @{ $lost{$name} }, $keys{$name}{$block}[2];
 		$report{$name} = "log entry shard 0 gen 1 page 1 entry $entries[2][0] block $block rows 1 set aside";
+		if ($on)
+		{
+			# a flag that says that an entry was rolled back: only the page's
+			# checksum covers it
+			$block = $gen{$name}{1}[0] + 2;
+			put_bytes($file, $block, (entries($file, $block))[1][0] + 22, pack('S', 2));
+			$report{$name} .= "\nlog page shard 0 gen 1 page 2 block $block rows 0 rewritten";
+		}
 		for $block ($gen{$name}{2}[0] .. $gen{$name}{2}[1] - 1)
 		{
 			my ($last) = reverse entries($file, $block);
