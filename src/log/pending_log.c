@@ -226,7 +226,7 @@ append_entry(StrataPendingLog *log, int shard, const StrataLogEntry *le)
 typedef enum ReadResult
 {
 	READ_DONE,
-	READ_OVER_LIMIT				/* entries are incomplete */
+	READ_OVER_LIMIT				/* stopped behind an entry */
 } ReadResult;
 
 /*
@@ -367,10 +367,11 @@ log_extend(StrataPendingLog *log, StrataStore *store, Relation storage,
 
 		log->broken = true;
 		result = read_shard(log, store, storage, shard, &point, 0, limit, bytes_read);
-		if (result == READ_OVER_LIMIT)
-			return false;
+		/* its users go on from there, without a limit */
 		log->point[shard] = point;
 		log->broken = false;
+		if (result == READ_OVER_LIMIT)
+			return false;
 	}
 	return true;
 }

@@ -126,6 +126,8 @@ sub _ready
 	return if $kind =~ /^(rollback to|release)$/ && !@{ $me->{saves} };
 	return if $kind eq 'finish' && !@{ $self->{prepared} };
 	return if $kind eq 'cursor' && ($step->{s} =~ /^DECLARE c CURSOR WITH HOLD/ ? $me->{cursor} : $step->{s} =~ /^DECLARE/ ? !$in || $me->{cursor} : !$me->{cursor});
+	# Which plans can go back without SCROLL is core's affair.
+	return if $kind eq 'cursor' && $step->{s} =~ /BACKWARD|FIRST|ABSOLUTE/ && !$me->{scroll};
 	return if $step->{level} && $kind ne 'begin' && $in && $me->{level} ne $step->{level};
 
 	# A statement that waits holds some of its locks: which ones depends on the
@@ -304,7 +306,7 @@ sub _judge
 		$me->{inserted} ||= $step->{rekey} || $step->{s} =~ /INSERT|COPY/;
 	}
 	$me->{level} = $step->{level} if $kind eq 'begin' && !$s->{code};
-	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held)} = ($1 eq 'DECLARE', !!$2); }
+	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held scroll)} = ($1 eq 'DECLARE', !!$2, !!($step->{s} =~ / c SCROLL/)); }
 	$me->{ddl} = 1 if $kind eq 'ddl' && _in($me);
 	if ($me->{s}{status} eq 'E')
 	{

@@ -180,6 +180,11 @@ sub episode
 	my $steps = pick(40, 80, 160, 250);
 	my @in = (0) x $e->{sessions};
 	my $s = 0;
+	for my $n (0 .. $e->{sessions} - 1)
+	{
+		add($e, $n, both('set', "SET work_mem = 64; SET strata.cache_size = '64kB'")) if chance(0.15);
+		add($e, $n, setting($e)) if chance(0.2);
+	}
 	add($e, 0, insert_bulk($e)) if chance(0.8);
 	while (@{ $e->{steps} } < $steps)
 	{
@@ -224,11 +229,11 @@ sub step
 	return maintenance($e) if $r < 0.91;
 	return setting($e) if $r < 0.93;
 	return cursor($e) if $r < 0.95;
-	return error_step($e) if $r < 0.965;
-	return { kind => 'finish', how => pick('COMMIT', 'COMMIT', 'ROLLBACK') } if $r < 0.97;
+	return error_step($e) if $r < 0.96;
+	return { kind => 'finish', how => pick('COMMIT', 'COMMIT', 'ROLLBACK') } if $r < 0.963;
 	# What a rollback takes back, later statements still believe in.
-	return select_step($e) if $r < 0.995 && $$in && chance(0.7);
-	return ddl($e) if $r < 0.995;
+	return select_step($e) if $r < 0.99 && $$in && chance(0.7);
+	return ddl($e) if $r < 0.99;
 	return both('ddl', 'TRUNCATE t');
 }
 
