@@ -136,7 +136,7 @@ lost_key_range(StrataRepair *repair, const StrataGroupRef *ref, const StrataGrou
 
 bool
 strata_repair_examine(StrataRepair *repair, const StrataGroupRef *ref, const StrataRowGroup *base,
-			  bool counts, StrataGroupDamage *damage, StrataRepairLoss *loss)
+					  bool counts, StrataGroupDamage *damage, StrataRepairLoss *loss)
 {
 	Examine		state = {.repair = repair, .ref = ref};
 	char	   *error = strata_attempt(examine, &state);
@@ -164,7 +164,7 @@ strata_repair_examine(StrataRepair *repair, const StrataGroupRef *ref, const Str
 
 void
 strata_repair_salvage(StrataRepair *repair, const StrataGroupRef *ref, const StrataGroupDamage *damage,
-			 const StrataRowGroup *base, StrataRepairAddRow add, void *arg)
+					  const StrataRowGroup *base, StrataRepairAddRow add, void *arg)
 {
 	StrataStore *store = repair->store;
 	StrataGroupReader *reader = strata_group_open_damaged(store, repair->storage, ref,
@@ -248,7 +248,7 @@ rewrite_groups(StrataRepair *repair, List *damaged)
 
 		if (!group->damage.unreadable)
 			strata_repair_salvage(repair, &group->group->ref, &group->damage, group->group,
-						 add_to_output, &output);
+								  add_to_output, &output);
 		strata_manifest_remove_group(repair->store, group->group->number, &repair->record);
 		repair->record.base_rows -= (int64) group->group->ref.rows - group->group->ndeleted;
 		MemoryContextSwitchTo(old_mcxt);
