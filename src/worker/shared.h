@@ -127,7 +127,7 @@ typedef struct StrataSharedStore
 	TimestampTz next_sweep;
 	int			vain_sweeps;	/* in a row: most was still needed */
 
-	/* the last look at the backlog, by strata.health() */
+	/* the last look at the backlog */
 	TimestampTz looked_at;
 	int64		looked_bytes;
 } StrataSharedStore;

@@ -24,6 +24,7 @@
 #include "access/table.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -147,6 +148,10 @@ step_analyze(StrataDebt *debt)
 												  get_rel_name(debt->store));
 	StringInfoData command;
 
+	/* ANALYZE would not wait either, but does not say that it did nothing. */
+	pass_ran = ConditionalLockRelationOid(debt->store, ShareUpdateExclusiveLock);
+	if (!pass_ran)
+		return;
 	initStringInfo(&command);
 	appendStringInfo(&command, "ANALYZE (SKIP_LOCKED) %s", name);
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -226,6 +231,8 @@ sweep_store(StrataDebt *debt, const char *name)
 			Max(shared->vain_sweeps == 0 ? USECS_PER_SEC :
 				strata_worker_backoff(shared->vain_sweeps, 1, SWEEP_PAUSE_MAX_SEC),
 				(ended - started) * SWEEP_PAUSE_FACTOR);
+		if (shared->unswept_bytes >= SWEEP_IDLE_BYTES)
+			strata_worker_note_due(shared->next_sweep);
 		if (sweep_with_index)
 			shared->dead_tids = 0;
 		shared->sweeps++;
@@ -302,7 +309,7 @@ strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
 
 		if (!strata_worker_run_step(STRATA_TASK_ANALYZE, debt, step_analyze))
 			return false;
-		shared = strata_store_lock(debt->store, true);
+		shared = pass_ran ? strata_store_lock(debt->store, true) : NULL;
 		if (shared != NULL)
 		{
 			shared->changed_rows = 0;

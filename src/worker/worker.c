@@ -474,6 +474,7 @@ look_at(Oid ftrelid, List **due)
 	bool		have = strata_store_look(ftrelid, &known);
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz upkeep;
+	StrataGrowth growth;
 	StrataDebt *debt;
 
 	if (have && known.next_try > now)
@@ -489,6 +490,7 @@ look_at(Oid ftrelid, List **due)
 		return;
 
 	/* Kept for the views, if the store has a state at all. */
+	(void) strata_debt_growth(debt, false, &growth);
 	shared = strata_store_lock(ftrelid, false);
 	if (shared != NULL)
 	{

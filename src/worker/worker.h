@@ -64,6 +64,7 @@ typedef struct StrataDebt
 	Oid			store;
 	StrataTrigger trigger;
 	int			sealed;			/* pending sealed generations */
+	int64		bytes;			/* pending */
 	TimestampTz oldest;			/* opening time of the oldest pending, or 0 */
 	bool		seal;			/* an active generation is old enough, too */
 	TimestampTz due;			/* when the time trigger wants it next, or
@@ -77,6 +78,19 @@ typedef struct StrataDebt
  */
 extern void strata_debt(StrataStore *store, Relation storage, TimestampTz now,
 						StrataDebt *debt);
+
+/*
+ * Compare with the last look at the store that was at least a minute ago, by
+ * whomever; this look may become that.  False, with nothing noted: the store
+ * has no shared state and make is false.
+ */
+typedef struct StrataGrowth
+{
+	TimestampTz since;			/* 0: the first look */
+	int64		bytes;			/* pending now less pending then */
+} StrataGrowth;
+
+extern bool strata_debt_growth(const StrataDebt *debt, bool make, StrataGrowth *growth);
 
 /* The number of sealed pending generations alone. */
 extern int	strata_debt_sealed(StrataStore *store, Relation storage);

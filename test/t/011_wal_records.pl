@@ -107,6 +107,14 @@ is(scalar @seal, 1, 'seal: one record');
 is(blocks($seal[0]), join(' ', 2, $first_block, $last_block, $last_block + 1),
 	'over shard page, first page, old tail and new tail');
 
+# ---- an append touches one page, however many generations are pending (L19, L22, L31) ----
+my $many = file_of(make_table('many', "key 'id', auto_merge 'off'"));
+sql(join '', map { "INSERT INTO many VALUES ($_, 'x'); SELECT FROM strata.seal('many');" } 1 .. 50);
+sql("INSERT INTO many VALUES (51, 'x')");
+my @append = touching($many, 0, records_of("INSERT INTO many VALUES (52, 'x')"));
+is(scalar @append, 1, 'a small append over 50 pending generations: one record');
+is(scalar @{ $append[0]{blocks} }, 1, 'over one page');
+
 # ---- bulk pages are logged up to 32 at a time, by full images ----
 @records = records_of("INSERT INTO t " . noisy_rows(400));
 my @pages = grep { $_->{type} eq 'XLOG FPI' } touching($file, 3, @records);
