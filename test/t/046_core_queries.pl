@@ -6,8 +6,8 @@
 #
 # The scripts are not part of this project, and Debian has them only in the
 # source package.  STRATA_PG_SOURCE names a source tree of PostgreSQL 15; test/run
-# fetches them where apt can.  Without them this is skipped.  STRATA_CORE limits it
-# to the scripts named.
+# fetches them where apt can.  Without them this is skipped.  STRATA_CORE names
+# the scripts to run, of those below or others.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -73,7 +73,11 @@ my %keep = (
 );
 
 my @scripts = ((map { [ $_, 'off' ] } @plain), (map { [ $_, 'on' ] } @keyed));
-if ($ENV{STRATA_CORE}) { my %want = map { $_ => 1 } split ' ', $ENV{STRATA_CORE}; @scripts = grep { $want{ $_->[0] } } @scripts; }
+if ($ENV{STRATA_CORE})
+{
+	my %keyed = map { @$_ } @scripts;
+	@scripts = map { [ $_, $keyed{$_} // 'on' ] } split ' ', $ENV{STRATA_CORE};
+}
 
 my %conf = ('fsync' => 'off', lc_messages => "'C'", max_connections => 30);
 my $heap = strata_node('heap', %conf);
