@@ -37,6 +37,7 @@ is(q1("SELECT sum(pending_generations) FROM strata.stores WHERE store <> 'huge':
 
 # ---- drained, watched ----
 my $watch = $node->background_psql('postgres');
+$watch->set_query_timer_restart;
 my $launcher = q1("SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata launcher'");
 
 sub rss
