@@ -223,7 +223,7 @@ sub _settle
 			next;
 		}
 		my $pids = join ',', map { $_->{pid} } @busy;
-		my $waiting = $self->_control->query("SELECT count(*) FROM pg_stat_activity a WHERE pid IN ($pids) AND wait_event_type = 'Lock'$held_up")->{rows}[0];
+		my $waiting = $self->_control->query("SELECT count(*) FROM pg_stat_activity a WHERE pid IN ($pids) AND pg_blocking_pids(pid) <> '{}'$held_up")->{rows}[0];
 		$still = $waiting == @busy ? $still + 1 : 0;
 		last if $still == 4;    # longer than deadlock_timeout
 		die { class => 'hang', text => 'a statement does not end' } if time > $deadline;
@@ -279,7 +279,7 @@ sub _judge
 	my $class;
 	if ($step->{locks} && !$h->{code})
 	{
-		pop @{ $h->{tags} };
+		$h->{tags} = [ $h->{tags}[1] ];
 		@{ $h->{rows} } = grep { length } @{ $h->{rows} };
 	}
 	my @rows = map { my $r = $_->{rows}; join "\n", $step->{ordered} ? @$r : sort @$r } $s, $h;
