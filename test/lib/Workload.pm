@@ -208,7 +208,9 @@ sub step
 		{
 			$$in = 1;
 			my $level = pick('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'REPEATABLE READ', 'SERIALIZABLE');
-			return both('begin', "BEGIN ISOLATION LEVEL $level", level => $level);
+			my $begin = both('begin', "BEGIN ISOLATION LEVEL $level", level => $level);
+			# Sometimes the snapshot is taken while the table is still free.
+			return chance(0.3) ? ($begin, both('select', 'SELECT sum(v) FROM o')) : $begin;
 		}
 		$$in = 0;
 		return both('end', pick('COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK')) unless chance(0.15);
@@ -419,13 +421,14 @@ sub conflict
 }
 
 # An insert that may leave a row out keeps its key locked on a strata table; the
-# heap has to be told.  (The last tag is then not compared.)
+# heap has to be told, before and (for keys that were waited for) after.
 sub keep_locked
 {
 	my ($e, $rows, $h) = @_;
 	return ($h) if $e->{sessions} == 1 || $h !~ /ON CONFLICT DO NOTHING/;
 	my $list = key_list($e);
-	return ("$h; SELECT FROM t WHERE ($list) IN (SELECT $list FROM ($rows) q) FOR NO KEY UPDATE", 1);
+	my $lock = "SELECT FROM t WHERE ($list) IN (SELECT $list FROM ($rows) q) FOR NO KEY UPDATE";
+	return ("$lock; $h; $lock", 1);
 }
 
 # Some payload columns may be left to their defaults.
