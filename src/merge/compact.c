@@ -79,6 +79,7 @@ typedef struct Compact
 	bool	   *chosen;			/* by index in the manifest */
 	uint64		bytes;			/* of the chosen ones that are read */
 	uint32		nread;
+	uint64		rows;			/* live ones of these */
 	uint64		ticks;
 } Compact;
 
@@ -281,8 +282,10 @@ compact_choose(Compact *compact, int64 max_bytes, bool shorten)
 		compact_choose_far(compact, max_bytes);
 	for (int i = 0; i < manifest->ngroups; i++)
 	{
-		if (compact->chosen[i])
-			compact->result->row_groups_read++;
+		if (!compact->chosen[i])
+			continue;
+		compact->result->row_groups_read++;
+		compact->rows += manifest->groups[i].ref.rows - manifest->groups[i].ndeleted;
 	}
 }
 
@@ -383,7 +386,7 @@ compact_rewrite(Compact *compact)
 
 	strata_progress_phase(STRATA_PHASE_WRITE);
 	strata_output_begin(&output, store, env->storage, env->manifest,
-						supersede, &compact->record, compact_tick, compact);
+						supersede, compact->rows, &compact->record, compact_tick, compact);
 	group_mcxt = AllocSetContextCreate(env->mcxt, "strata compacted row group",
 									   ALLOCSET_DEFAULT_SIZES);
 	for (int i = 0; i < env->manifest->ngroups; i++)
