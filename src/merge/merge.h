@@ -160,6 +160,9 @@ typedef struct StrataSweepResult
  */
 extern bool strata_sweep(Oid ftrelid, bool index, bool nowait, StrataSweepResult *out);
 
+/* How long a free tail of a file of nblocks must be to be cut off. */
+extern BlockNumber strata_sweep_tail_wanted(BlockNumber nblocks);
+
 /* ---- compaction (compact.c) ---- */
 
 typedef struct StrataCompactResult

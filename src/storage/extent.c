@@ -517,7 +517,8 @@ strata_spare_give(Relation rel, const StrataSpareRun *runs, int nruns)
 }
 
 BlockNumber
-strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks)
+strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks,
+							StrataBeforeTruncation before, void *arg)
 {
 	BlockNumber end;
 	Buffer		buffer;
@@ -542,18 +543,20 @@ strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks)
 		return 0;
 
 	/* Nobody else can be at the pages now, but somebody may have been. */
+	spare = strata_spare_read(rel);
+	free_blocks = trailing_run(spare, end);
+	pfree(spare);
+	if (free_blocks == 0 || free_blocks < min_blocks)
+	{
+		UnlockRelation(rel, AccessExclusiveLock);
+		return 0;
+	}
+	before(arg);
+
 	record = GenericXLogStart(rel);
 	buffer = strata_spare_lock(rel);
 	page = GenericXLogRegisterBuffer(record, buffer, 0);
 	spare = strata_page_spare(page);
-	free_blocks = trailing_run(spare, end);
-	if (free_blocks == 0 || free_blocks < min_blocks)
-	{
-		GenericXLogAbort(record);
-		UnlockReleaseBuffer(buffer);
-		UnlockRelation(rel, AccessExclusiveLock);
-		return 0;
-	}
 	spare_set_length(page, spare->nruns - 1);
 	lsn = GenericXLogFinish(record);
 	UnlockReleaseBuffer(buffer);
@@ -634,6 +637,7 @@ write_run(StrataExtentWriter *writer, const char *data, Size len)
 		MarkBufferDirty(buffers[i]);
 	}
 
+	STRATA_PAUSE("storage-run-before-record");
 	if (RelationNeedsWAL(writer->rel))
 	{
 		XLogRecPtr	lsn;

@@ -91,10 +91,13 @@ extern uint64 strata_spare_give(Relation rel, const StrataSpareRun *runs, int nr
 /*
  * Take a free tail of at least min_blocks off the spare page by a logged
  * record, then truncate the file, under a conditional AccessExclusiveLock.
- * Returns the number of blocks given back to the file system.  Caller (sweep)
- * holds pass and extent lock.
+ * before is called once that lock is held and the file will be cut, before
+ * anything is changed.  Returns the number of blocks given back to the file
+ * system.  Caller (sweep) holds pass and extent lock.
  */
-extern BlockNumber strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks);
+typedef void (*StrataBeforeTruncation)(void *arg);
+extern BlockNumber strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks,
+											   StrataBeforeTruncation before, void *arg);
 
 /*
  * Append nblocks zero pages to the file.  The caller holds the extent lock and
