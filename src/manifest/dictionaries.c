@@ -19,6 +19,8 @@
 #include "pause.h"
 #include "manifest/catalog.h"
 
+#include "catalog/indexing.h"
+
 bool
 strata_manifest_dictionary(Oid ftrelid, uint64 id, StrataDictionaryRef *ref)
 {
@@ -75,4 +77,21 @@ strata_manifest_add_dictionary(StrataStore *store, uint32 incarnation,
 
 	strata_dictionary_row_insert(store->ftrelid, &row);
 	STRATA_PAUSE("manifest-dictionary-added");
+}
+
+void
+strata_manifest_move_dictionary(StrataStore *store, uint32 incarnation,
+								const StrataDictionaryRef *ref)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+
+	strata_table_scan_begin_at(&scan, STRATA_TABLE_DICTIONARY, RowExclusiveLock, store->ftrelid,
+							   (int64) ref->extent.owner, NULL);
+	tuple = strata_table_scan_next(&scan);
+	if (!HeapTupleIsValid(tuple))
+		strata_table_corrupted(STRATA_TABLE_DICTIONARY, "a dictionary has no row");
+	CatalogTupleDelete(scan.rel, &tuple->t_self);
+	strata_table_scan_end(&scan);
+	strata_manifest_add_dictionary(store, incarnation, ref);
 }

@@ -299,6 +299,7 @@ pass_adopt_group(StrataPass *pass, const StrataPendingEntry *entry)
 
 	pass->winners += won;
 	pass->record->row_groups_adopted++;
+	pass->record->bytes_adopted += (int64) ref->length;
 	pass->record->bytes_read += bytes_read;
 	pass_tick(pass);
 
