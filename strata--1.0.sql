@@ -235,7 +235,7 @@ CREATE FUNCTION strata.compact(
 RETURNS record
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_compact';
 COMMENT ON FUNCTION strata.compact(regclass, bigint) IS
-    'rewrite small and mostly deleted row groups, in one bounded pass; 0 lifts the cap';
+    'rewrite small and sparse row groups and move what lies at the end of the file ahead, in one bounded pass; 0 lifts the cap';
 
 CREATE FUNCTION strata.verify(
     relation regclass,

@@ -212,6 +212,15 @@ append_entry(StrataPendingLog *log, int shard, const StrataLogEntry *le)
 	entry->first_key = log->nkeys;
 	if (header->type == STRATA_ENTRY_ROWS)
 	{
+		/*
+		 * Entries before it on its page lie on it as a whole, and each of their
+		 * keys has a hash there (checked, entry.c).  So what they count, and the
+		 * rows of this one after them, fit the offset of a TID.
+		 */
+		StaticAssertStmt(STRATA_LOG_PAGE_CAPACITY / sizeof(uint32) + STRATA_MAX_ENTRY_ROWS <
+							 PG_UINT16_MAX,
+						 "rows of a log page do not fit a TID");
+		Assert(before + rows < PG_UINT16_MAX);
 		entry->tombstones = header->tombstones;
 		entry->tid_first = (uint16) before;
 	}

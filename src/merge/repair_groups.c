@@ -226,6 +226,7 @@ rewrite_groups(StrataRepair *repair, List *damaged)
 	StrataOutput output;
 	bool		present = false;
 	int64		rows_read;
+	uint64		rows = 0;		/* at most; some are lost */
 	ListCell   *lc;
 
 	strata_repair_begin_pass(repair);
@@ -237,8 +238,15 @@ rewrite_groups(StrataRepair *repair, List *damaged)
 			supersede = strata_supersede_begin(repair->store, repair->storage, repair->manifest,
 											   InvalidOid);
 	}
+	foreach (lc, damaged)
+	{
+		DamagedGroup *group = (DamagedGroup *) lfirst(lc);
+
+		if (!group->damage.unreadable)
+			rows += group->group->ref.rows - group->group->ndeleted;
+	}
 	strata_output_begin(&output, repair->store, repair->storage, repair->manifest, supersede,
-						&repair->record, strata_repair_tick, repair);
+						rows, &repair->record, strata_repair_tick, repair);
 	foreach (lc, damaged)
 	{
 		DamagedGroup *group = (DamagedGroup *) lfirst(lc);

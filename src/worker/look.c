@@ -162,6 +162,12 @@ strata_debt_growth(const StrataDebt *debt, bool make, StrataGrowth *growth)
 
 /* ---- upkeep ---- */
 
+bool
+strata_upkeep_sparse(const StrataManifest *manifest, const StrataCompactNeed *need)
+{
+	return need->sparse > 0 && need->dead_bytes > manifest->stored_bytes / UPKEEP_DEAD_FRACTION;
+}
+
 void
 strata_take_stock(StrataStore *store, Relation storage)
 {
@@ -169,12 +175,12 @@ strata_take_stock(StrataStore *store, Relation storage)
 	StrataCompactNeed need;
 	StrataSharedStore *shared;
 
-	strata_compact_need(store, manifest, &need);
+	strata_compact_need(store, manifest, false, &need);
 	shared = strata_store_lock(store->ftrelid, true);
 	if (shared != NULL)
 	{
 		shared->compact_due = need.small + need.sparse >= UPKEEP_SMALL_GROUPS ||
-			(need.sparse > 0 && need.dead_bytes > manifest->stored_bytes / UPKEEP_DEAD_FRACTION);
+			strata_upkeep_sparse(manifest, &need);
 		strata_store_unlock();
 	}
 	strata_manifest_release(manifest);

@@ -120,7 +120,9 @@ typedef struct StrataSharedStore
 
 	/* what upkeep is due */
 	bool		compact_due;
-	TimestampTz shorten_at;		/* if nothing is merged before; 0: no need */
+	TimestampTz settle_at;		/* if nothing is merged before; 0: no need */
+	int			vain_settles;	/* in a row: nothing came of it */
+	int64		settled_bytes;	/* smallest size of the file since a merge */
 	int64		unswept_bytes;	/* taken out of use since the last sweep */
 	int64		dead_tids;		/* superseded since the key index was swept */
 	int64		changed_rows;	/* since the last ANALYZE */

@@ -630,7 +630,7 @@ merged(Oid ftrelid, const char *name)
 		shared->bytes_written += record->bytes_written;
 		shared->busy_usec += usec;
 		shared->last_merge = record->ended;
-		shared->unswept_bytes += record->bytes_merged;
+		shared->unswept_bytes += record->bytes_merged - record->bytes_adopted;
 		shared->dead_tids += record->rows_replaced + record->rows_deleted;
 		shared->changed_rows += record->rows_inserted + record->rows_replaced +
 			record->rows_deleted;
@@ -681,6 +681,8 @@ work_on(StrataDebt *debt)
 	if (debt->trigger != STRATA_TRIGGER_NONE)
 	{
 		if (debt->seal && !strata_worker_run_step(STRATA_TASK_SEAL, debt, step_seal))
+			return false;
+		if (!strata_sweep_ahead(debt, name))
 			return false;
 		if (!strata_worker_run_step(STRATA_TASK_MERGE, debt, step_merge))
 			return false;

@@ -101,6 +101,9 @@ extern int	strata_debt_sealed(StrataStore *store, Relation storage);
  */
 extern void strata_take_stock(StrataStore *store, Relation storage);
 
+/* Is enough of the base superseded rows in sparse row groups? */
+extern bool strata_upkeep_sparse(const StrataManifest *manifest, const StrataCompactNeed *need);
+
 /* ---- worker.c, for upkeep.c ---- */
 
 /* What a step does, in a transaction of its own. */
@@ -138,6 +141,12 @@ extern TimestampTz strata_upkeep_at(const StrataSharedStore *shared);
 
 /* After a merge: see what it left to be done.  False: failed. */
 extern bool strata_worker_take_stock(StrataDebt *debt);
+
+/*
+ * Sweep before a merge, if that pays: what the last pass left is no longer seen
+ * by anybody, most likely, and this one can use its space.  False: failed.
+ */
+extern bool strata_sweep_ahead(StrataDebt *debt, const char *name);
 
 /*
  * Compact, sweep and analyze, each when it pays.  idle: nothing is to be
