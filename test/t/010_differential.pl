@@ -19,6 +19,9 @@ use Differential;
 use Strata;
 use Workload;
 
+# The same schedules each time, unless told otherwise: to look for more faults,
+# give it others (STRATA_SEED=$(date +%s)).
+$ENV{STRATA_SEED} //= 1;
 my $seed = seed();
 my $wanted = $ENV{STRATA_STATEMENTS} // 10000;
 my $node = strata_node('differential', restart_after_crash => 'on', max_connections => 40, max_worker_processes => 16,
