@@ -1,4 +1,5 @@
-# No launcher on a standby; after promotion merging goes on by itself there (P53).
+# No launcher on a standby; after promotion merging goes on by itself there (P53),
+# and what a worker of the original was at is no crash of the copy's (L54).
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -8,12 +9,16 @@ use Strata;
 
 my $primary = strata_node('wprimary', streaming => 1, 'strata.max_workers' => 2, hot_standby_feedback => 'on');
 create_pair($primary, 't', "merge_interval '1s'");
+pause_arm($primary, 'pass-before-commit', 'hang');
+$primary->safe_psql('postgres', send_rows('t', 1, 1000, 1));
+pause_wait($primary, 'pass-before-commit');
 $primary->backup('base');
+pause_clear($primary, 'pass-before-commit');
 my $standby = PostgreSQL::Test::Cluster->new('wstandby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
+pause_clear($standby, 'pass-before-commit');
 $standby->start;
 
-$primary->safe_psql('postgres', send_rows('t', 1, 1000, 1));
 ok($primary->poll_query_until('postgres', "SELECT pending_generations = 0 FROM strata.stores"), 'merged on the primary');
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 same_rows($standby, 't', 'rows on the standby');
@@ -30,6 +35,7 @@ $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 $standby->promote;
 ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'strata launcher'"), 'a launcher after promotion');
 ok($standby->poll_query_until('postgres', "SELECT pending_generations = 0 FROM strata.stores"), 'it finds what is pending');
+ok(slurp_file($standby->logfile) !~ /the server crashed/, 'nothing crashed here');
 same_rows($standby, 't', 'rows after promotion');
 verify_clean($standby, 't', 'after promotion');
 
