@@ -149,6 +149,35 @@ returning_needs_row(PlannerInfo *root)
 }
 
 /*
+ * The row that core wants of the target for UPDATE and triggers is a Var of
+ * type record.  One that the query asks for itself has the table's row type,
+ * and above the scan a Var is found by its column alone: let there be only one.
+ * (For a table reached through its parent the query's own is converted to the
+ * parent's row type, which is found as an expression.)
+ */
+void
+strata_unify_whole_rows(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid)
+{
+	List	   *exprs = NIL;
+	ListCell   *lc;
+
+	if (root->parse->resultRelation != (int) baserel->relid)
+		return;
+	foreach (lc, list_concat_copy(get_tlist_exprs(root->processed_tlist, true),
+								  baserel->reltarget->exprs))
+	{
+		Var		   *var = lfirst(lc);
+
+		if (IsA(var, Var) && var->varno == (int) baserel->relid &&
+			var->varattno == InvalidAttrNumber && var->vartype == RECORDOID)
+			var->vartype = get_rel_type_id(foreigntableid);
+	}
+	foreach (lc, baserel->reltarget->exprs)
+		exprs = list_append_unique(exprs, lfirst(lc));
+	baserel->reltarget->exprs = exprs;
+}
+
+/*
  * What a plan's rows must say of the row to change: its key, and by the TID
  * which version was read.  (Core adds the whole row for UPDATE and triggers.)
  */
@@ -182,35 +211,6 @@ strataAddForeignUpdateTargets(PlannerInfo *root, Index rtindex,
 							 makeVar(rtindex, InvalidAttrNumber, RECORDOID, -1, InvalidOid, 0),
 							 rtindex, "wholerow");
 	strata_store_close(store);
-}
-
-/*
- * The row that core wants of the target for UPDATE and triggers is a Var of
- * type record.  One that the query asks for itself has the table's row type,
- * and above the scan a Var is found by its column alone: let there be only one.
- * (For a table reached through its parent the query's own is converted to the
- * parent's row type, which is found as an expression.)
- */
-void
-strata_unify_whole_rows(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid)
-{
-	List	   *exprs = NIL;
-	ListCell   *lc;
-
-	if (root->parse->resultRelation != (int) baserel->relid)
-		return;
-	foreach (lc, list_concat_copy(get_tlist_exprs(root->processed_tlist, true),
-								  baserel->reltarget->exprs))
-	{
-		Var		   *var = lfirst(lc);
-
-		if (IsA(var, Var) && var->varno == (int) baserel->relid &&
-			var->varattno == InvalidAttrNumber && var->vartype == RECORDOID)
-			var->vartype = get_rel_type_id(foreigntableid);
-	}
-	foreach (lc, baserel->reltarget->exprs)
-		exprs = list_append_unique(exprs, lfirst(lc));
-	baserel->reltarget->exprs = exprs;
 }
 
 /*

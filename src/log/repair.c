@@ -22,6 +22,8 @@
  * counts of the pages around them; a LOST entry carries their number, so that
  * a generation's sum stays right.
  *
+ * A shard page is made anew from what the pages of its log say.
+ *
  * A page that PostgreSQL refuses (its checksum) is read past the buffers, and
  * written anew with what is sound of it.
  *
@@ -98,7 +100,7 @@ assemble_entry(StrataRepairWalk *repair, const StrataEntryHeader *entry, uint32 
 	memcpy(repair->assembled, entry, on_page);
 	for (*npages = 1; *npages < STRATA_REPAIR_WINDOW; (*npages)++)
 	{
-		StrataRepairPage    *page = repair->window[*npages];
+		StrataRepairPage *page = repair->window[*npages];
 		uint32		part = Min(length - done, STRATA_LOG_PAGE_CAPACITY);
 
 		if (!page->exists || page->gap || strata_repair_closed(repair->window[*npages - 1]) ||
@@ -122,7 +124,7 @@ static const char *
 check_entry(StrataRepairWalk *repair, uint32 offset, bool rows, const StrataEntryHeader **out,
 			uint32 *on_page, int *npages)
 {
-	StrataRepairPage    *page = repair->window[0];
+	StrataRepairPage *page = repair->window[0];
 	uint32		left = strata_repair_lower(page) - offset;
 	StrataEntryHeader *header = (StrataEntryHeader *) (page->copy.data + offset);
 	const StrataEntryHeader *entry = header;
@@ -177,7 +179,7 @@ check_entry(StrataRepairWalk *repair, uint32 offset, bool rows, const StrataEntr
 static uint32
 next_entry(StrataRepairWalk *repair, uint32 offset)
 {
-	StrataRepairPage    *page = repair->window[0];
+	StrataRepairPage *page = repair->window[0];
 	uint32		lower = strata_repair_lower(page);
 	const StrataEntryHeader *entry = (const StrataEntryHeader *) (page->copy.data + offset);
 	const StrataEntryHeader *next;
@@ -263,7 +265,7 @@ set_aside_regions(StrataRepairWalk *repair, StrataRepairPage *page, const Region
 static void
 repair_page(StrataRepairWalk *repair)
 {
-	StrataRepairPage    *page = repair->window[0];
+	StrataRepairPage *page = repair->window[0];
 	StrataLogPage *header = strata_repair_header(page);
 	uint32		offset = STRATA_LOG_PAGE_START + MAXALIGN((uint32) header->continuation);
 	Region		regions[STRATA_LOG_PAGE_CAPACITY / sizeof(StrataEntryHeader) + 1];
@@ -331,8 +333,8 @@ repair_page(StrataRepairWalk *repair)
 static void
 repair_link(StrataRepairWalk *repair)
 {
-	StrataRepairPage    *page = repair->window[0];
-	StrataRepairPage    *next = repair->window[1];
+	StrataRepairPage *page = repair->window[0];
+	StrataRepairPage *next = repair->window[1];
 	StrataLogPage *header = strata_repair_header(page);
 
 	if (next->gap)
@@ -355,15 +357,18 @@ bool
 strata_log_repair(const StrataLogRepair *request, int shard, const StrataShardState *state,
 				  StrataPageRef *start)
 {
-	StrataRepairWalk		repair = {.request = request, .storage = request->storage, .shard = shard};
+	StrataRepairWalk repair = {.request = request, .storage = request->storage, .shard = shard};
 	MemoryContext mcxt;
 	MemoryContext old_mcxt;
 
-	if (!strata_log_start(request->storage, shard, state, &repair.first))
-		return false;
-
 	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata log repair", ALLOCSET_DEFAULT_SIZES);
 	old_mcxt = MemoryContextSwitchTo(mcxt);
+	if (!strata_repair_start(&repair, state))
+	{
+		MemoryContextSwitchTo(old_mcxt);
+		MemoryContextDelete(mcxt);
+		return false;
+	}
 	repair.entry_mcxt = AllocSetContextCreate(mcxt, "strata log repair entry",
 											  ALLOCSET_DEFAULT_SIZES);
 	repair.assembled = palloc(STRATA_MAX_ENTRY_SIZE);
@@ -384,7 +389,7 @@ strata_log_repair(const StrataLogRepair *request, int shard, const StrataShardSt
 
 	while (repair.window[0]->exists)
 	{
-		StrataRepairPage    *page = repair.window[0];
+		StrataRepairPage *page = repair.window[0];
 
 		strata_repair_note(&repair, page, false);
 		repair_page(&repair);

@@ -19,7 +19,8 @@ typedef enum StrataLogLossKind
 	STRATA_LOSS_PAGES,			/* pages from this one on; links over them */
 	STRATA_LOSS_PAGE,			/* a page that PostgreSQL refuses, but whose
 								 * entries can all be read */
-	STRATA_LOSS_LINK			/* a reference from page to page */
+	STRATA_LOSS_LINK,			/* a reference from page to page */
+	STRATA_LOSS_SHARD			/* the shard page */
 } StrataLogLossKind;
 
 typedef struct StrataLogLoss

@@ -145,7 +145,7 @@ read_file(StrataRepairWalk *repair)
 		StrataLogPage *header = strata_page_log(copy.data);
 		StrataPageState state;
 		uint64		owner;
-		StrataRepairFound  *found;
+		StrataRepairFound *found;
 
 		state = strata_page_salvage(repair->storage, block, copy.data, strategy);
 		if (state == STRATA_PAGE_UNREADABLE)
@@ -170,6 +170,11 @@ read_file(StrataRepairWalk *repair)
 		found->ref.unused = 0;
 		found->refused = state == STRATA_PAGE_REFUSED;
 		found->lsn = PageGetLSN(copy.data);
+		found->closed = (header->flags & STRATA_LOG_PAGE_CLOSED) != 0;
+		found->rows_before = header->rows_before;
+		found->rows = header->rows;
+		found->bytes_before = header->bytes_before;
+		found->bytes = header->bytes;
 	}
 	qsort(repair->found, repair->nfound, sizeof(StrataRepairFound), compare_copies);
 	FreeAccessStrategy(strategy);
@@ -212,6 +217,132 @@ next_place(StrataRepairWalk *repair, StrataRepairPage *page, bool closed, uint32
 	*ordinal = closed ? 0 : strata_repair_header(page)->ordinal + 1;
 }
 
+/* ---- the shard page ---- */
+
+typedef struct ReadShard
+{
+	StrataRepairWalk *repair;
+	StrataShardData *data;
+	bool		exists;
+} ReadShard;
+
+/* StrataAction */
+static void
+read_shard(void *arg)
+{
+	ReadShard  *read = (ReadShard *) arg;
+
+	read->exists = strata_shard_read(read->repair->storage, read->repair->shard, read->data);
+}
+
+/* The shard page, or what is in its place. */
+static bool
+get_shard(StrataRepairWalk *repair, StrataShardData *data)
+{
+	if (!repair->shard_lost)
+		return strata_shard_read(repair->storage, repair->shard, data);
+	*data = repair->shard_data;
+	return true;
+}
+
+/*
+ * The shard page as the pages of the log say it was.  Its tail extents are not
+ * known any more but for the tail itself: sweep gives them back.
+ */
+static void
+collect_shard(StrataRepairWalk *repair, const StrataShardState *state)
+{
+	StrataShardData *data = &repair->shard_data;
+	const StrataRepairFound *found = find_from(repair, repair->first.generation, 0);
+
+	memset(data, 0, sizeof(*data));
+	data->shard = repair->shard;
+	data->active_generation = repair->first.generation;
+	data->rows = state->rows;
+	data->bytes = state->bytes;
+	if (found != NULL && found->generation == repair->first.generation && found->ordinal == 0)
+		data->log_start = found->ref;
+
+	for (Size i = 0; i < repair->nfound; i++)
+	{
+		bool		last = i + 1 == repair->nfound;
+
+		found = &repair->found[i];
+		if (!last && found[1].generation == found->generation)
+			continue;
+		while (found > repair->found && compare_found(found - 1, found) == 0)
+			found--;			/* the best copy */
+
+		/* The last page of its generation, as far as they are there. */
+		data->rows += found->rows_before;
+		data->bytes += found->bytes_before;
+		if (!last || found->closed)
+		{
+			data->rows += found->rows;
+			data->bytes += found->bytes;
+		}
+		data->active_generation = found->generation + (found->closed ? 1 : 0);
+		if (last && !found->closed)
+		{
+			data->tail = found->ref;
+			data->tail_extent.owner = found->ref.owner;
+			data->tail_extent.block = found->ref.block;
+			data->tail_extent.nblocks = 1;
+		}
+	}
+	found = find_from(repair, data->active_generation, 0);
+	if (found != NULL && found->generation == data->active_generation && found->ordinal == 0)
+		data->active_start = found->ref;
+}
+
+static void
+write_shard(StrataRepairWalk *repair)
+{
+	GenericXLogState *record;
+	Buffer		buffer;
+	Page		page;
+
+	/* A log without a tail page has an extent for it. */
+	if (repair->shard_data.tail_extent.owner == 0)
+		strata_extent_take(repair->storage, NEW_TAIL_BLOCKS, &repair->shard_data.tail_extent);
+	record = GenericXLogStart(repair->storage);
+	buffer = strata_page_new(repair->storage, STRATA_SHARD_BLOCK(repair->shard), NULL);
+	page = GenericXLogRegisterBuffer(record, buffer, GENERIC_XLOG_FULL_IMAGE);
+	strata_page_init(page, STRATA_PAGE_SHARD, 0);
+	*strata_page_shard(page) = repair->shard_data;
+	((PageHeader) page)->pd_lower += sizeof(StrataShardData);
+	GenericXLogFinish(record);
+	UnlockReleaseBuffer(buffer);
+	repair->shard_lost = false;
+	STRATA_PAUSE("repair-after-page");
+}
+
+bool
+strata_repair_start(StrataRepairWalk *repair, const StrataShardState *state)
+{
+	StrataShardData data;
+	ReadShard	read = {.repair = repair, .data = &data};
+	char	   *problem = strata_attempt(read_shard, &read);
+
+	if (problem == NULL)
+		return read.exists && strata_log_start(repair->storage, repair->shard, state, &repair->first);
+
+	repair->first.generation = state->merged_through + 1;
+	repair->first.offset = STRATA_LOG_PAGE_START;
+	repair->shard_lost = true;
+	collect_shard(repair, state);
+	strata_repair_report(repair, STRATA_LOSS_SHARD, 0, 0, STRATA_SHARD_BLOCK(repair->shard), 0, 0,
+						 0, problem);
+	if (!repair->request->dry_run)
+		write_shard(repair);
+	repair->first.page = state->first_pending.owner != 0 ? state->first_pending :
+														   repair->shard_data.log_start;
+	/* Pages, but not the first: it is looked for, and found missing. */
+	return repair->first.page.owner != 0 || repair->nfound > 0;
+}
+
+/* ---- from page to page ---- */
+
 /*
  * Does the log end with a page that names no next one?  Should writers have
  * gone on since it was copied, it is copied again.
@@ -221,7 +352,7 @@ ends_with(StrataRepairWalk *repair, StrataRepairPage *page)
 {
 	StrataShardData data;
 
-	if (!strata_shard_read(repair->storage, repair->shard, &data))
+	if (!get_shard(repair, &data))
 		return true;
 	if (data.tail.owner == page->ref.owner && data.tail.block == page->ref.block)
 		return true;
@@ -234,8 +365,8 @@ ends_with(StrataRepairWalk *repair, StrataRepairPage *page)
 static bool
 last_by_summary(StrataRepairWalk *repair, StrataRepairPage *page)
 {
-	StrataRepairPage		first;
-	StrataRepairPage    *summary = page;
+	StrataRepairPage first;
+	StrataRepairPage *summary = page;
 
 	if (strata_repair_header(page)->ordinal != 0)
 	{
@@ -342,8 +473,8 @@ strata_repair_write(StrataRepairWalk *repair, StrataRepairPage *page, const Stra
 static void
 finish_generation(StrataRepairWalk *repair, const StrataPageRef *ref, bool filled)
 {
-	StrataRepairPage		copy;
-	StrataRepairPage    *page = repair->window[0];
+	StrataRepairPage copy;
+	StrataRepairPage *page = repair->window[0];
 	StrataLogPage *header;
 	bool		in_window = memcmp(&page->ref, &repair->generation_first, sizeof(StrataPageRef)) == 0;
 
@@ -426,7 +557,7 @@ missing_rows(StrataRepairWalk *repair, uint32 generation, StrataRepairPage *befo
 	}
 	else
 	{
-		StrataRepairPage		first;
+		StrataRepairPage first;
 
 		if (before == NULL || strata_repair_header(before)->generation != generation || !repair->whole ||
 			!load_page(repair, &repair->generation_first, generation, 0, &first) ||
@@ -468,7 +599,7 @@ strata_repair_fill(StrataRepairWalk *repair, StrataRepairPage *before, StrataRep
 	int64		lost_rows;
 	int64		lost_bytes;
 
-	if (!strata_shard_read(repair->storage, repair->shard, &shard))
+	if (!get_shard(repair, &shard))
 		strata_page_mismatch(repair->storage, STRATA_SHARD_BLOCK(repair->shard), "a shard page");
 	next_place(repair, before, strata_repair_closed(before), &first_generation, &first_ordinal);
 	last_generation = next->exists ? strata_repair_header(next)->generation :
@@ -509,7 +640,7 @@ strata_repair_fill(StrataRepairWalk *repair, StrataRepairPage *before, StrataRep
 	ordinal = first_ordinal;
 	for (uint32 i = 0; i < npages; i++)
 	{
-		StrataRepairPage		page = {.exists = true};
+		StrataRepairPage page = {.exists = true};
 		StrataLogPage *header;
 		bool		closes = generation < last_generation;
 

@@ -44,6 +44,13 @@ typedef struct StrataRepairFound
 	StrataPageRef ref;
 	bool		refused;
 	XLogRecPtr	lsn;
+
+	/* as its header says */
+	bool		closed;
+	uint64		rows_before;
+	uint64		rows;
+	uint64		bytes_before;
+	uint64		bytes;
 } StrataRepairFound;
 
 typedef struct StrataRepairWalk
@@ -51,15 +58,17 @@ typedef struct StrataRepairWalk
 	const StrataLogRepair *request;
 	Relation	storage;
 	int			shard;
+	bool		shard_lost;		/* the shard page; shard_data is in its place */
+	StrataShardData shard_data;
 	StrataLogPoint first;		/* where the log should start */
 	bool		moved;			/* it starts at start instead */
 	StrataPageRef start;
 
-	StrataRepairPage    *window[STRATA_REPAIR_WINDOW]; /* the page being looked at, and the next */
+	StrataRepairPage *window[STRATA_REPAIR_WINDOW]; /* the page being looked at, and the next */
 	int			carry;			/* pages that a sound entry goes on over */
 	char	   *assembled;
 
-	StrataRepairFound  *found;			/* by generation and ordinal; NULL: not read yet */
+	StrataRepairFound *found;			/* by generation and ordinal; NULL: not read yet */
 	Size		nfound;
 
 	/* the generation being walked */
@@ -91,6 +100,12 @@ strata_repair_closed(StrataRepairPage *page)
 {
 	return page != NULL && (strata_repair_header(page)->flags & STRATA_LOG_PAGE_CLOSED) != 0;
 }
+
+/*
+ * Set where the log starts.  A shard page that cannot be read is made anew from
+ * the pages of the log.  False: there is no log.
+ */
+extern bool strata_repair_start(StrataRepairWalk *repair, const StrataShardState *state);
 
 /* Tell the caller of a loss. */
 extern void strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind,

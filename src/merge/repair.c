@@ -12,6 +12,7 @@
  *				as in a compaction, and the old one out of the manifest
  *	dictionary		goes out of the manifest; rows compressed with it are lost
  *				with their row groups
+ *	spare page, shard page	made anew: what they say is also on other pages
  *
  * A row is lost when a column of it is: it is never given back with another
  * value in its place.  Nor does the version before it come back: deletes stay,
@@ -20,8 +21,8 @@
  * damaged entry, page or key column in the log) the version before counts
  * again.
  *
- * What cannot be repaired is told, too, with action 'none': the fixed pages and
- * the manifest itself.
+ * What cannot be repaired is told, too, with action 'none': the metapage and the
+ * manifest itself.
  *
  * Locks: a dry run has those of verify.  Else nobody is let in:
  * AccessExclusiveLock on the foreign table, the pass lock, AccessExclusiveLock
@@ -181,19 +182,22 @@ report_log_loss(const StrataLogLoss *from, void *arg)
 		[STRATA_LOSS_ENTRY] = "log entry",
 		[STRATA_LOSS_PAGES] = "log pages",
 		[STRATA_LOSS_PAGE] = "log page",
-		[STRATA_LOSS_LINK] = "log link"};
+		[STRATA_LOSS_LINK] = "log link",
+		[STRATA_LOSS_SHARD] = "shard page"};
 	static const char *const actions[] = {
 		[STRATA_LOSS_ENTRY] = "set aside",
 		[STRATA_LOSS_PAGES] = "set aside",
 		[STRATA_LOSS_PAGE] = "rewritten",
-		[STRATA_LOSS_LINK] = "rewritten"};
+		[STRATA_LOSS_LINK] = "rewritten",
+		[STRATA_LOSS_SHARD] = "rewritten"};
 	StrataRepairLoss		loss = STRATA_REPAIR_NO_LOSS;
 
 	loss.kind = kinds[from->kind];
 	loss.block = from->block;
 	loss.shard = from->shard;
 	loss.generation = from->generation;
-	loss.page = from->ordinal;
+	if (from->kind != STRATA_LOSS_SHARD)
+		loss.page = from->ordinal;
 	if (from->kind == STRATA_LOSS_ENTRY)
 		loss.entry = from->offset;
 	loss.rows = from->rows;
@@ -259,16 +263,47 @@ repair_log(StrataRepair *repair)
 
 /* StrataAction: what everything else needs */
 static void
-read_fixed(void *arg)
+read_manifest(void *arg)
 {
-	StrataRepair	   *repair = (StrataRepair *) arg;
-	StrataShardData data;
+	StrataRepair *repair = (StrataRepair *) arg;
 
 	repair->manifest = strata_manifest_get_uncached(repair->store, repair->storage,
 													GetActiveSnapshot());
-	(void) strata_spare_read(repair->storage);
-	for (int shard = 0; shard < repair->store->nshards; shard++)
-		(void) strata_shard_read(repair->storage, shard, &data);
+}
+
+/* StrataAction */
+static void
+read_spare(void *arg)
+{
+	(void) strata_spare_read(((StrataRepair *) arg)->storage);
+}
+
+/* Without the spare page no space can be taken, for what comes next either. */
+static void
+repair_spare_page(StrataRepair *repair)
+{
+	StrataRepairLoss loss = STRATA_REPAIR_NO_LOSS;
+	uint64		owner = 0;
+	int			n;
+	StrataDictionaryRef *refs;
+
+	loss.problem = strata_attempt(read_spare, repair);
+	if (loss.problem == NULL)
+		return;
+	loss.kind = "spare page";
+	loss.block = STRATA_SPARE_BLOCK;
+	loss.rows = loss.bytes = 0;
+	loss.action = "rewritten";
+	strata_repair_loss(repair, &loss);
+	if (repair->dry_run)
+		return;
+
+	for (int i = 0; i < repair->manifest->ngroups; i++)
+		owner = Max(owner, repair->manifest->groups[i].ref.extent.owner);
+	refs = strata_manifest_dictionaries(repair->store->ftrelid, repair->manifest->incarnation, &n);
+	for (int i = 0; i < n; i++)
+		owner = Max(owner, refs[i].extent.owner);
+	strata_spare_rebuild(repair->storage, owner);
 }
 
 static void
@@ -285,7 +320,7 @@ repair_store(StrataRepair *repair)
 	for (int i = 0; i < store->key.natts; i++)
 		repair->key_columns = bms_add_member(repair->key_columns, store->key.attnum[i]);
 
-	loss.problem = strata_attempt(read_fixed, repair);
+	loss.problem = strata_attempt(read_manifest, repair);
 	if (loss.problem != NULL)
 	{
 		loss.kind = "store";
@@ -294,6 +329,7 @@ repair_store(StrataRepair *repair)
 		return;
 	}
 
+	repair_spare_page(repair);
 	strata_repair_base(repair);
 	repair_log(repair);
 	if (repair->dry_run)

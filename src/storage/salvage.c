@@ -25,11 +25,18 @@
 #include "storage/extent.h"
 #include "storage/salvage.h"
 
+#include "access/generic_xlog.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/smgr.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+
+/*
+ * An owner id may have been given to an extent that was never written and that
+ * nobody names: the next one is so far away.
+ */
+#define OWNER_MARGIN	(UINT64CONST(1) << 20)
 
 typedef struct PageRead
 {
@@ -172,4 +179,39 @@ strata_extent_salvage(Relation rel, const StrataExtent *extent, uint64 offset, S
 		len -= part;
 	}
 	return true;
+}
+
+void
+strata_spare_rebuild(Relation rel, uint64 owner)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
+	GenericXLogState *record;
+	Buffer		buffer;
+	Page		page;
+
+	for (BlockNumber block = STRATA_SPARE_BLOCK + 1; block < nblocks; block++)
+	{
+		PGAlignedBlock copy;
+		StrataPageSpecial *special = (StrataPageSpecial *) (copy.data + BLCKSZ - STRATA_PAGE_SPECIAL_SIZE);
+
+		if (strata_page_salvage(rel, block, copy.data, strategy) != STRATA_PAGE_SOUND ||
+			PageIsNew(copy.data) ||
+			((PageHeader) copy.data)->pd_special != BLCKSZ - STRATA_PAGE_SPECIAL_SIZE ||
+			special->owner >= STRATA_MAX_OWNER)
+			continue;
+		owner = Max(owner, special->owner);
+	}
+	FreeAccessStrategy(strategy);
+
+	record = GenericXLogStart(rel);
+	buffer = strata_page_new(rel, STRATA_SPARE_BLOCK, NULL);
+	page = GenericXLogRegisterBuffer(record, buffer, GENERIC_XLOG_FULL_IMAGE);
+	strata_page_init(page, STRATA_PAGE_SPARE, 0);
+	strata_page_spare(page)->next_owner = owner + OWNER_MARGIN;
+	strata_page_spare(page)->nruns = 0;
+	strata_page_spare(page)->unused = 0;
+	((PageHeader) page)->pd_lower += offsetof(StrataSpareData, runs);
+	GenericXLogFinish(record);
+	UnlockReleaseBuffer(buffer);
 }

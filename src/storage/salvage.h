@@ -58,4 +58,11 @@ extern StrataPageState strata_extent_page_state(Relation rel, const StrataExtent
 												uint64 length, uint32 page,
 												BufferAccessStrategy strategy);
 
+/*
+ * Make a spare page that cannot be read anew, without free extents: sweep finds
+ * them.  owner: the highest owner id that the caller knows of; those on the
+ * pages of the file are looked for here.  AccessExclusiveLock on rel.
+ */
+extern void strata_spare_rebuild(Relation rel, uint64 owner);
+
 #endif							/* STRATA_SALVAGE_H */

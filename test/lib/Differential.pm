@@ -208,6 +208,8 @@ sub _settle
 {
 	my ($self) = @_;
 	my $deadline = time + $hang;
+	# Workers give way, sooner or later.
+	my $held_up = $self->{e}{workers} ? " AND 'client backend' = ALL (SELECT w.backend_type FROM unnest(pg_blocking_pids(a.pid)) b JOIN pg_stat_activity w ON w.pid = b)" : '';
 	my $still = 0;
 	while (my @busy = grep { $_->{busy} } map { $_->{step} ? @$_{qw(s h)} : () } @{ $self->{sessions} })
 	{
@@ -219,7 +221,7 @@ sub _settle
 			next;
 		}
 		my $pids = join ',', map { $_->{pid} } @busy;
-		my $waiting = $self->_control->query("SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event_type = 'Lock'")->{rows}[0];
+		my $waiting = $self->_control->query("SELECT count(*) FROM pg_stat_activity a WHERE pid IN ($pids) AND wait_event_type = 'Lock'$held_up")->{rows}[0];
 		$still = $waiting == @busy ? $still + 1 : 0;
 		last if $still == 4;    # longer than deadlock_timeout
 		die { class => 'hang', text => 'a statement does not end' } if time > $deadline;
@@ -261,7 +263,7 @@ sub _one_waits
 	die { class => 'abandoned', text => 'another deadlock' } if $code eq '40P01';
 	# Rows come in another order, and are locked before or after they are checked.
 	die { class => 'abandoned', text => "$code instead of waiting" }
-	  if $code =~ /^2[23]/ && ($session->{step}{kind} =~ /^(error|insert)$/ || !$session->{step}{single}) || $code eq '40001' && ($session->{step}{kind} eq 'insert' || !$session->{step}{single});
+	  if $code =~ /^2[23]/ && ($session->{step}{kind} =~ /^(error|insert)$/ || $session->{step}{rekey} || !$session->{step}{single}) || $code eq '40001' && ($session->{step}{kind} eq 'insert' || !$session->{step}{single});
 	$self->_excuse_waits($session, $session->{reborn});
 	die { class => "only $w waits", text => "session $session->{n}: only $w waits, $other: " . _show($session->{$other}{result}) };
 }
@@ -373,7 +375,7 @@ sub _maintain
 	push @{ $self->{log} }, [ $me->{n}, $sql, '' ];
 	my $r = $me->{s}->query($sql);
 	$self->count("maintenance $r->{code}") if $r->{code};
-	my $bad = $r->{code} && $r->{code} !~ /^(55P03|42710|42704|40P01|40001)$/;
+	my $bad = $r->{code} && $r->{code} !~ ($sql =~ /^EXPLAIN/ ? qr/^(22|42)/ : qr/^(55P03|42710|42704|40P01|40001)$/);
 	die { class => "maintenance $r->{code}", text => "$sql\n  s: " . _show($r) } if $bad || $sql =~ /verify/ && @{ $r->{rows} };
 	$me->{pass} = 1 if $in;
 	if ($me->{s}{status} eq 'E') { $self->_abort($me); }
@@ -477,7 +479,7 @@ sub _end
 	my $me = $self->{sessions}[0];
 	$self->_whole_table($me, 'at the end');
 	$self->_crash if $self->{e}{crash};
-	for my $sql (map { ("CALL strata.drain('$_')", "SELECT count(*) FROM strata.compact('$_')", "SELECT count(*) FROM strata.sweep('$_')", "SELECT * FROM strata.verify('$_', swept => true)") } @{ $self->{e}{stores} })
+	for my $sql (map { ("CALL strata.drain('$_')", "SELECT count(*) FROM strata.compact('$_')", "SELECT count(*) FROM strata.sweep('$_')", "SELECT * FROM strata.verify('$_'" . ($self->{e}{workers} ? ')' : ', swept => true)')) } @{ $self->{e}{stores} })
 	{
 		push @{ $self->{log} }, [ $me->{n}, $sql, '' ];
 		my $r = $me->{s}->query($sql);

@@ -32,12 +32,23 @@ my %type = (
 	timestamp => [ "(timestamp '2026-01-01 00:00' + (@) * interval '7 min')", 'kome' ],
 	date => [ "(date '2025-12-01' + (@))", 'kome' ],
 	interval => [ "(CASE (@) % 3 WHEN 0 THEN ((@) / 2) || ' mon' ELSE ((@) / 2 * 30) || ' days' END)::interval", 'kom' ],
-	bool => [ '((@) % 3 = 1)', 'oe' ],
+	bool => [ '((@) % 3 = 1)', 'koe' ],
+	oid => [ '((@) % 1000 + 1000)::oid', 'kome' ],
+	time => [ "(time '00:00' + (@) * interval '7 min')", 'kome' ],
+	timetz => [ "(time '00:00' + (@) * interval '7 min')::timetz", 'koe' ],
+	'"char"' => [ 'chr(65 + abs(@) % 50)::"char"', 'koe' ],
+	macaddr => [ "left(md5((@)::text), 12)::macaddr", 'koe' ],
+	pg_lsn => [ "('0/0'::pg_lsn + abs(@) * 16)", 'koe' ],
+	xid8 => [ 'abs(@)::text::xid8', 'koe' ],
+	tid => [ "('(' || abs(@) / 7 || ',' || abs(@) % 7 + 1 || ')')::tid", 'koe' ],
+	'text[]' => [ "ARRAY['a' || ((@) % 20)::text, NULL, repeat('b', abs(@) % 5)]", 'koe' ],
+	'numeric[]' => [ "ARRAY[(((@) / 2)::text || CASE (@) % 2 WHEN 0 THEN '' ELSE '.0' END)::numeric]", 'ko' ],
+	numrange => [ "numrange((((@) / 2)::text || CASE (@) % 2 WHEN 0 THEN '' ELSE '.0' END)::numeric, (@) / 2 + 1)", 'ko' ],
 	bytea => [ "decode(md5((@)::text), 'hex')", 'koe' ],
 	inet => [ "('10.0.' || abs((@) / 200) || '.' || abs((@) % 200))::inet", 'kome' ],
-	'int[]' => [ 'ARRAY[(@) % 7, NULL, (@)]', 'oe' ],
-	jsonb => [ "(CASE (@) % 4 WHEN 0 THEN to_jsonb((@)) WHEN 1 THEN 'null' ELSE jsonb_build_object('a', (@) % 5, 'b', repeat('x', (@) % 40)) END)", 'o' ],
-	int4range => [ 'int4range((@), (@) + 3)', 'oe' ],
+	'int[]' => [ 'ARRAY[(@) % 7, NULL, (@)]', 'koe' ],
+	jsonb => [ "(CASE (@) % 4 WHEN 0 THEN to_jsonb((@)) WHEN 1 THEN 'null' WHEN 2 THEN to_jsonb(((@) / 4 * 4)::numeric(12,1)) ELSE jsonb_build_object('a', (@) % 5, 'b', repeat('x', (@) % 40)) END)", 'ko' ],
+	int4range => [ 'int4range((@), (@) + 3)', 'koe' ],
 	wide => [ "(CASE (@) % 6 WHEN 0 THEN '' WHEN 1 THEN repeat(md5((@)::text), 60) WHEN 2 THEN public.noise((@), 300) ELSE 'w' || (@)::text END)", 'oml' ],
 	mood => [ "(ARRAY['sad','ok','happy'])[(@) % 3 + 1]::public.mood", 'oe' ],
 	positive => [ '((@) % 50 + 1)::public.positive', 'one' ],
@@ -76,8 +87,10 @@ sub can_do { my ($col, $what) = @_; return index($type{ $col->{type} }[1], $what
 
 # ---- the table ----
 
+# $workers: background workers merge while the statements run.
 sub episode
 {
+	my ($workers) = @_;
 	my $e = { sessions => pick(1, 1, 2, 2, 2, 3), serial => 0, steps => [] };
 	my $keys = pick(1, 1, 1, 1, 2, 2, 3);
 	# A heap's upsert that sets key columns, as it has to where equal keys may look
@@ -108,7 +121,9 @@ sub episode
 	if (chance(0.15)) { push @defs, 'gen int GENERATED ALWAYS AS (n * 2) STORED'; }
 	my $check = chance(0.3);
 	push @defs, 'CONSTRAINT small CHECK (n < 1000)' if $check;
-	my @options = ('key ' . "'" . join(',', map { $_->{name} } @keycols) . "'", "on_duplicate '$mode'", "auto_merge 'off'");
+	my @options = ("key '" . join(',', map { $_->{name} } @keycols) . "'", "on_duplicate '$mode'");
+	push @options, $workers ? "merge_after_generations '1', merge_interval '1s'" : "auto_merge 'off'";
+	$e->{workers} = $workers;
 	push @options, "shards '" . (1 + int rand 5) . "'" if chance(0.3);
 	push @options, "row_group_rows '" . pick(20, 50, 200) . "'" if chance(0.5);
 	push @options, "generation_max_rows '" . pick(10, 40, 100) . "'" if chance(0.4);
@@ -254,7 +269,7 @@ sub comparison
 	return "$name <> " . $value->() if $r < 0.5;
 	return "$name BETWEEN " . $value->() . ' AND ' . $value->() if $r < 0.6;
 	return "$name IN (" . join(', ', map { $value->() } 1 .. 1 + int rand 6) . ')' if $r < 0.7;
-	return "$name = ANY (ARRAY[" . join(', ', map { $value->() } 1 .. 1 + int rand 6) . (chance(0.1) ? ', NULL' : '') . '])' if $r < 0.76;
+	return "$name = ANY (ARRAY[" . join(', ', map { $value->() } 1 .. 1 + int rand 6) . (chance(0.1) ? ', NULL' : '') . '])' if $r < 0.76 && $col->{type} !~ /\[/;
 	return "$name IS " . pick('', 'NOT ') . 'NULL' if $r < 0.84;
 	return "$name IS NOT DISTINCT FROM " . $value->() if $r < 0.86;
 	return "$name LIKE '" . pick('k1%', 'v%', '%5', 'k_', 'w%', '%') . "'" if can_do($col, 'l') && $r < 0.95;
@@ -293,7 +308,7 @@ sub output
 
 sub select_step
 {
-	my ($e) = @_;
+	my ($e, $plain) = @_;
 	my $out = output($e, 't') || 't.n';
 	my $where = condition($e, 't');
 	my $key = key_list($e, 't');
@@ -338,7 +353,7 @@ sub select_step
 		sub { "SELECT t.$e->{key}[0] FROM t WHERE $where ORDER BY $order LIMIT 1", 1 },
 	);
 	my ($sql, $ordered) = pick(@query)->();
-	if (!$ordered && chance(0.1))
+	if (!$ordered && !$plain && chance(0.1))
 	{
 		# Parameters, with a generic plan or one of their own.
 		my $i = 0;
@@ -573,6 +588,7 @@ sub maintenance
 		[ "VACUUM", 1, 1 ], [ "VACUUM (FREEZE)", 1, 1 ], [ "VACUUM (FULL)", 1, 1 ],
 		[ "ALTER FOREIGN TABLE $t OPTIONS (" . pick("ADD merge_max_generations '2'", "SET on_duplicate '$e->{mode}'", "ADD merge_max_bytes '100kB'") . ')', 1, 1 ],
 		[ "SELECT * FROM strata.verify('$t')", 0 ],
+		[ 'EXPLAIN (ANALYZE, VERBOSE) ' . select_step($e, 1)->{s} ], [ 'EXPLAIN (VERBOSE) ' . update_step($e)->{s} ],
 	) };
 	return { kind => 'maintenance', s => $sql, alone => $alone, top => $top, store => $t };
 }

@@ -5,6 +5,7 @@
 #   STRATA_STATEMENTS=n   how many, 10,000 if not set
 #   STRATA_SEED=n         repeats a run
 #   STRATA_EPISODE=n      runs one episode, as named by a failure
+#   STRATA_WORKERS=1      lets background workers merge meanwhile
 #   STRATA_PARANOID=1     compares the whole table after every step
 #
 # A failing episode is shrunk for up to STRATA_SHRINK seconds (120) to a script,
@@ -21,7 +22,7 @@ use Workload;
 my $seed = seed();
 my $wanted = $ENV{STRATA_STATEMENTS} // 10000;
 my $node = strata_node('differential', restart_after_crash => 'on', max_connections => 40, max_worker_processes => 16,
-	log_statement => 'none');
+	log_statement => 'none', $ENV{STRATA_WORKERS} ? ('strata.max_workers' => 2) : ());
 my $test = Differential->new($node);
 my ($episodes, $statements, $bad) = (0, 0, 0);
 $test->{crash} = sub { crash($node); $node->start; };
@@ -31,7 +32,7 @@ while ($statements < $wanted && !$bad)
 	# Seeds of episodes of neighbouring runs differ.
 	my $own = $ENV{STRATA_EPISODE} // $seed * 1000 + $episodes;
 	srand $own;
-	my $e = Workload::episode();
+	my $e = Workload::episode($ENV{STRATA_WORKERS});
 	$e->{crash} = $own % 50 == 20;
 	my $failure = $test->run($e);
 	$episodes++;

@@ -157,8 +157,8 @@ for my $checksums ('on', 'off')
 	is(q1('SHOW data_checksums'), $checksums, "checksums $checksums");
 
 	# ---- the log: three generations, the last one active ----
-	my @log = map { "${t}_$_" } $on ? qw(body header pages first tail foreign link) : qw(body pages tail foreign link);
-	q1(make_table($_, /header|tail/ ? "auto_merge 'off', shards '2'" : undef), "CALL by_row('$_', 1, 60, 1)", "SELECT * FROM strata.seal('$_')",
+	my @log = map { "${t}_$_" } $on ? qw(body header pages first tail foreign link shard spare) : qw(body pages tail foreign link);
+	q1(make_table($_, /header|tail|shard/ ? "auto_merge 'off', shards '2'" : undef), "CALL by_row('$_', 1, 60, 1)", "SELECT * FROM strata.seal('$_')",
 		"CALL by_row('$_', 31, 90, 2)", "SELECT * FROM strata.seal('$_')", "CALL by_row('$_', 91, 100, 3)") for @log;
 	# ---- row groups of the base and of the log ----
 	my @base = map { "${t}_$_" } $on ? qw(frame footer dict) : qw(frame footer);
@@ -211,6 +211,14 @@ for my $checksums ('on', 'off')
 		flip($file, $block, $entries[2][0] + ENTRY_HEADER + 20);
 		push @{ $lost{$name} }, $keys{$name}{$block}[2];
 		$report{$name} = "log entry shard 0 gen 1 page 1 entry $entries[2][0] block $block rows 1 set aside";
+		if ($on)
+		{
+			# a flag that says that an entry was rolled back: only the page's
+			# checksum covers it
+			$block = $gen{$name}{1}[0] + 2;
+			put_bytes($file, $block, (entries($file, $block))[1][0] + 22, pack('S', 2));
+			$report{$name} .= "\nlog page shard 0 gen 1 page 2 block $block rows 0 rewritten";
+		}
 		for $block ($gen{$name}{2}[0] .. $gen{$name}{2}[1] - 1)
 		{
 			my ($last) = reverse entries($file, $block);
@@ -303,6 +311,20 @@ for my $checksums ('on', 'off')
 		$report{$name} .= "log link shard 0 gen 1 page 0 block $block rows 0 rewritten";
 		$error{$name} = $on ? qr/invalid page in block $block/ : qr/is damaged at block \d+, .*page is number 1 of generation 2, expected was number 1 of generation 1/;
 	});
+	with_file("${t}_shard", sub {
+		my ($file) = @_;
+		put_bytes($file, 2, 0, "\0" x BLOCK);
+		@{ $lost{"${t}_shard"} } = ();
+		$report{"${t}_shard"} = "shard page shard 0 block 2 rows 0 rewritten";
+		$error{"${t}_shard"} = qr/block 2 of relation "s\d+" does not hold a shard page/;
+	}) if $on;
+	with_file("${t}_spare", sub {
+		my ($file) = @_;
+		flip($file, 1, 100);
+		@{ $lost{"${t}_spare"} } = ();
+		$report{"${t}_spare"} = "spare page block 1 rows 0 rewritten";
+		$error{"${t}_spare"} = qr/invalid page in block 1/;
+	}) if $on;
 	for my $name (@base)
 	{
 		my ($number, $first, $blocks, $rows) = @{ $group{$name} };
@@ -337,11 +359,12 @@ for my $checksums ('on', 'off')
 	# ---- the log ----
 	for my $name (@log)
 	{
-		fails("$name damaged: a scan", "SELECT count(*) FROM $name", $error{$name});
+		my $fails = $name =~ /spare/ ? "CALL bulk('$name', 1000, 2000, 1)" : "SELECT count(*) FROM $name";
+		fails("$name damaged: use", $fails, $error{$name});
 		is(q1("SELECT count(*) FROM ${name}_base"), 0, "$name damaged: what is merged stays readable");
 		my $told = repair($name, 1);
 		is($told, $report{$name}, "$name damaged: what a dry run tells");
-		fails("$name damaged: a scan after it", "SELECT count(*) FROM $name", $error{$name});
+		fails("$name damaged: use after it", $fails, $error{$name});
 		is(repair($name), $told, "$name damaged: what repair tells");
 		lose($name, @{ $lost{$name} });
 	}
@@ -488,7 +511,8 @@ for (my $i = 1; time < $end; $i++)
 		my ($file) = @_;
 		for (1 .. 1 + int rand 4)
 		{
-			my $block = 2 + $shards + int rand($nblocks - 2 - $shards);
+			# anything but the metapage
+			my $block = 1 + int rand(rand() < 0.1 ? 1 + $shards : $nblocks - 1);
 			my $kind = int rand 5;
 			push @told, "$kind at $block";
 			flip($file, $block, int rand BLOCK) if $kind == 0;

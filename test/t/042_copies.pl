@@ -151,6 +151,7 @@ for my $mode ($ENV{STRATA_LONG} ? ('copy', 'link') : 'link')
 	$new->start;
 	is($at->($new, 'app'), $original, "pg_upgrade $mode: rows, before any write");
 	is_copy($new, 'app', "pg_upgrade $mode");
+	is($new->safe_psql('app', "SELECT count(*), bool_and(relreplident = 'n') FROM pg_class JOIN pg_trigger ON tgrelid = pg_class.oid AND tgname = 'guard' WHERE relnamespace = 'strata'::regnamespace"), '6|t', "pg_upgrade $mode: the manifest is still closed");
 	as_app('app', "CREATE FOREIGN TABLE app.after (id int) SERVER strata OPTIONS (key 'id'); INSERT INTO app.after VALUES (1); DROP FOREIGN TABLE app.after, app.keyless", $new);
 	$new->safe_psql('app', "DROP EXTENSION strata CASCADE");
 	is($new->safe_psql('app', "SELECT count(*) FROM pg_class WHERE relname ~ '^s[0-9]+(_key)?\$'"), 0, "pg_upgrade $mode: stores still belong to the extension");
