@@ -102,10 +102,11 @@ CREATE TABLE strata.pass (
 ALTER TABLE strata.row_group ALTER COLUMN zones SET STORAGE MAIN;
 
 -- Nobody else changes them, not even with pg_write_all_data; and a publication
--- FOR ALL TABLES, which has them, ships nothing of them: see catalog.c.
+-- FOR ALL TABLES, which has them, ships nothing of them, nor does a subscription
+-- to one copy another server's: see catalog.c.
 CREATE FUNCTION strata.manifest_guard() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME', 'strata_manifest_guard';
-COMMENT ON FUNCTION strata.manifest_guard() IS 'keeps all but superusers from changing the manifest';
+COMMENT ON FUNCTION strata.manifest_guard() IS 'keeps all but superusers, and subscriptions, from changing the manifest';
 
 CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.store
     EXECUTE FUNCTION strata.manifest_guard();
@@ -119,6 +120,13 @@ CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.del
     EXECUTE FUNCTION strata.manifest_guard();
 CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON strata.pass
     EXECUTE FUNCTION strata.manifest_guard();
+
+ALTER TABLE strata.store ENABLE ALWAYS TRIGGER guard;
+ALTER TABLE strata.shard ENABLE ALWAYS TRIGGER guard;
+ALTER TABLE strata.row_group ENABLE ALWAYS TRIGGER guard;
+ALTER TABLE strata.dictionary ENABLE ALWAYS TRIGGER guard;
+ALTER TABLE strata.deletes ENABLE ALWAYS TRIGGER guard;
+ALTER TABLE strata.pass ENABLE ALWAYS TRIGGER guard;
 
 ALTER TABLE strata.store REPLICA IDENTITY NOTHING;
 ALTER TABLE strata.shard REPLICA IDENTITY NOTHING;

@@ -129,7 +129,10 @@ compare_copies(const void *a, const void *b)
 	return x->lsn > y->lsn ? -1 : x->lsn < y->lsn;
 }
 
-/* All pages of the shard's log that the file holds, merged ones left out. */
+/*
+ * All pages of the shard's log that the file holds, merged ones left out, and
+ * those of which the number alone would make all before them missing.
+ */
 static void
 read_file(StrataRepairWalk *repair)
 {
@@ -156,6 +159,10 @@ read_file(StrataRepairWalk *repair)
 					strata_page_special(copy.data)->owner;
 		if (!is_log_page(repair, copy.data, owner) ||
 			header->generation < repair->first.generation)
+			continue;
+		/* Each page and each generation takes a block: a number that tells of more is wrong. */
+		if (header->ordinal >= nblocks ||
+			header->generation - repair->first.generation >= nblocks)
 			continue;
 		if (repair->nfound == max)
 		{

@@ -652,7 +652,8 @@ strata_store_row_update(const StrataStoreRow *row)
 
 /*
  * Trigger on the manifest tables: who has pg_write_all_data has no business
- * with bytes that this code trusts to be values of their types.
+ * with bytes that this code trusts to be values of their types, and the initial
+ * copy of a subscription to another server's with rows of that server's files.
  */
 Datum
 strata_manifest_guard(PG_FUNCTION_ARGS)
@@ -661,6 +662,13 @@ strata_manifest_guard(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function was not called as a trigger")));
+	if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table %s cannot be replicated",
+						RelationGetRelationName(((TriggerData *) fcinfo->context)->tg_relation)),
+				 errdetail("It describes files of this server."),
+				 errhint("Publish tables by name or by schema instead of FOR ALL TABLES.")));
 	if (!superuser())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

@@ -137,7 +137,7 @@ strata_layer_check(Oid ftrelid, const StrataOptions *options)
 		strata_options_get(store)->layer != STRATA_LAYER_ALL)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a strata foreign table with a store", options->store)));
+				 errmsg("%s is not a strata foreign table with a store", options->store)));
 
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -150,7 +150,7 @@ strata_layer_check(Oid ftrelid, const StrataOptions *options)
 		if (attnum <= 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_COLUMN),
-					 errmsg("column \"%s\" of foreign table \"%s\" does not exist in \"%s\"",
+					 errmsg("column \"%s\" of foreign table \"%s\" does not exist in %s",
 							NameStr(att->attname), RelationGetRelationName(rel),
 							options->store)));
 		if (get_atttype(store, attnum) != att->atttypid)

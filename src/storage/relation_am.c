@@ -51,6 +51,7 @@
 #include "storage/smgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 StrataStorageHooks strata_storage_hooks;
 bool		strata_own_ddl = false;
@@ -297,8 +298,9 @@ storage_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableS
 
 /*
  * Is rel the transient relation of a VACUUM FULL, CLUSTER or rewriting ALTER
- * TABLE of a storage relation?  At this point only its name says so; the
- * command holds the old relation's lock.
+ * TABLE of a storage relation?  At this point only its name says whose; the
+ * command holds the old relation's lock.  Some other table's is one that ALTER
+ * TABLE would make a storage relation of.
  */
 static bool
 is_rewrite_of_storage(Relation rel)
@@ -306,12 +308,22 @@ is_rewrite_of_storage(Relation rel)
 	Oid			old;
 	int			used = 0;
 	LOCKTAG		tag;
+	HeapTuple	tuple;
+	bool		result;
 
 	if (sscanf(RelationGetRelationName(rel), "pg_temp_%u%n", &old, &used) != 1 ||
 		RelationGetRelationName(rel)[used] != '\0')
 		return false;
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, old);
-	return LockHeldByMe(&tag, AccessExclusiveLock);
+	if (!LockHeldByMe(&tag, AccessExclusiveLock))
+		return false;
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(old));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == rel->rd_rel->relam;
+	ReleaseSysCache(tuple);
+	return result;
 }
 
 /*

@@ -12,9 +12,10 @@
  * that crashed stay in the file until one of their passes succeeds, so that
  * another crash meanwhile does not make their failures forgotten.
  *
- * The file is pg_stat/strata_attempts, beside others that are of use only to
- * this server: fixed records, one of each worker's place and some of stores
- * that crashed.  A note is one write of 32 bytes into the kernel's cache, which
+ * The file is pg_stat_tmp/strata_attempts, since a base backup and pg_rewind
+ * leave that directory out: what this server is at is no crash of the copy's.
+ * It has fixed records, one of each worker's place and some of stores that
+ * crashed.  A note is one write of 32 bytes into the kernel's cache, which
  * outlives every process; it is not flushed, since a crash of the machine is no
  * pass's doing.  Nothing depends on the file: where it cannot be written or
  * read, failures are forgotten.
@@ -41,7 +42,7 @@
 #include "storage/fd.h"
 #include "utils/timestamp.h"
 
-#define ATTEMPT_FILE			"pg_stat/strata_attempts"
+#define ATTEMPT_FILE			PG_STAT_TMP_DIR "/strata_attempts"
 #define ATTEMPT_MAGIC			0x53744174
 
 /* Stores that crashed, after the workers' places. */

@@ -72,8 +72,8 @@ is(state('crashing', 'failures'), 0, 'and nothing is remembered');
 
 # A file that is damaged is as good as none.
 $node->stop;
-append_to_file($node->data_dir . '/pg_stat/strata_attempts.new', 'x' x 5000);
-rename $node->data_dir . '/pg_stat/strata_attempts.new', $node->data_dir . '/pg_stat/strata_attempts';
+append_to_file($node->data_dir . '/pg_stat_tmp/strata_attempts.new', 'x' x 5000);
+rename $node->data_dir . '/pg_stat_tmp/strata_attempts.new', $node->data_dir . '/pg_stat_tmp/strata_attempts';
 $node->start;
 q1(send_rows('crashing', 1, 100, 4));
 wait_for(merged('crashing'), 'a damaged file stops nothing', 4);

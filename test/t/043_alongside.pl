@@ -112,6 +112,13 @@ is($node->safe_psql('pub', "SELECT count(*) FROM $changes WHERE chr(get_byte(dat
 # As the README has it: the one lists what no subscriber has, the other does not.
 my ($rc, $out, $err) = $subscriber->psql('postgres', 'ALTER SUBSCRIPTION everything REFRESH PUBLICATION');
 like($err, qr/schema "strata" does not exist/, 'FOR ALL TABLES lists hidden relations');
+# Where they exist, what is there says where rows are on the other server.
+my $hidden = $node->safe_psql('pub', 'SELECT storage FROM strata.stores');
+$subscriber->safe_psql('postgres', "CREATE EXTENSION strata; CREATE TABLE $hidden (id int)");
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION everything REFRESH PUBLICATION');
+ok($subscriber->poll_query_until('postgres', 'SELECT sync_error_count >= 6 FROM pg_stat_subscription_stats'), 'copies fail');
+like(slurp_file($subscriber->logfile), qr/ERROR:  table row_group cannot be replicated/, 'those of the manifest, too');
+is($subscriber->safe_psql('postgres', 'SELECT (SELECT count(*) FROM strata.store) + (SELECT count(*) FROM strata.shard) + (SELECT count(*) FROM strata.row_group) + (SELECT count(*) FROM strata.pass)'), 0, 'another manifest is not copied');
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION everything; TRUNCATE heap');
 $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION in_schema CONNECTION '$connection' PUBLICATION in_schema");
 $subscriber->wait_for_subscription_sync($node, 'in_schema');
