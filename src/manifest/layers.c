@@ -156,7 +156,7 @@ strata_layer_check(Oid ftrelid, const StrataOptions *options)
 		if (get_atttype(store, attnum) != att->atttypid)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("column \"%s\" of foreign table \"%s\" has type %s, in \"%s\" it has type %s",
+					 errmsg("column \"%s\" of foreign table \"%s\" has type %s, in %s it has type %s",
 							NameStr(att->attname), RelationGetRelationName(rel),
 							format_type_be(att->atttypid), options->store,
 							format_type_be(get_atttype(store, attnum)))));
