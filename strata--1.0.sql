@@ -243,7 +243,7 @@ CREATE FUNCTION strata.compact(
 RETURNS record
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_compact';
 COMMENT ON FUNCTION strata.compact(regclass, bigint) IS
-    'rewrite small and mostly deleted row groups, in one bounded pass; 0 lifts the cap';
+    'rewrite small and sparse row groups and move what lies at the end of the file ahead, in one bounded pass; 0 lifts the cap';
 
 CREATE FUNCTION strata.verify(
     relation regclass,
@@ -395,7 +395,9 @@ CREATE FUNCTION strata.store_states_info(
     OUT last_sqlstate text,
     OUT last_error text,
     OUT last_error_at timestamptz,
-    OUT next_try timestamptz)
+    OUT next_try timestamptz,
+    OUT pending_growth bigint,
+    OUT growth_since timestamptz)
 RETURNS SETOF record
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_store_states_info';
 COMMENT ON FUNCTION strata.store_states_info() IS 'what background workers know of stores';
@@ -449,32 +451,50 @@ CREATE FUNCTION strata.health_info(
     OUT severity text,
     OUT store regclass,
     OUT what text,
-    OUT advice text)
+    OUT advice text,
+    OUT pinned boolean)
 RETURNS SETOF record
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_health_info';
 COMMENT ON FUNCTION strata.health_info() IS 'the part of strata.health() that looks at stores and workers';
 
 CREATE FUNCTION strata.health(
+    held_for interval DEFAULT '10 minutes',
     OUT severity text,
     OUT store regclass,
     OUT what text,
     OUT advice text)
 RETURNS SETOF record
-    LANGUAGE SQL STRICT VOLATILE PARALLEL UNSAFE
+    LANGUAGE SQL VOLATILE PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp
     AS $$
-    SELECT severity, store, what, advice FROM strata.health_info()
+    WITH holders AS (
+        SELECT format('session %s', pid) AS who, greatest(age(backend_xmin), age(backend_xid)) AS age
+        FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND backend_type <> 'walsender'
+        UNION ALL
+        SELECT format('prepared transaction %L', gid), age(transaction) FROM pg_prepared_xacts
+        UNION ALL
+        SELECT format('replication slot %s', slot_name), greatest(age(xmin), age(catalog_xmin)) FROM pg_replication_slots
+        UNION ALL
+        SELECT format('standby %s', coalesce(nullif(application_name, ''), client_addr::text, pid::text)), age(backend_xmin)
+        FROM pg_stat_replication),
+    oldest AS (SELECT who, age FROM holders WHERE age IS NOT NULL ORDER BY age DESC, who LIMIT 1)
+    SELECT severity, store, what,
+           CASE WHEN NOT pinned THEN advice
+                ELSE coalesce((SELECT format('The oldest snapshot is that of %s, %s transactions old: end it if it is of no use.', who, age) FROM oldest),
+                              'Nobody holds one any more: the next sweep frees them.') END
+    FROM strata.health_info()
     UNION ALL
     SELECT 'warning', NULL, format('session %s holds a snapshot since %s', pid, xact_start),
            'Space and index entries that it may still see cannot be reclaimed: end it if it is idle.'
     FROM pg_stat_activity
-    WHERE backend_xmin IS NOT NULL AND xact_start < now() - interval '10 minutes'
+    WHERE backend_xmin IS NOT NULL AND xact_start < now() - held_for AND pid <> pg_backend_pid()
         AND backend_type = 'client backend'
     UNION ALL
     SELECT 'warning', NULL, format('transaction %L is prepared since %s', gid, prepared),
            'It keeps generations from being merged and space from being reclaimed: commit it or roll it back.'
     FROM pg_prepared_xacts
-    WHERE prepared < now() - interval '10 minutes' AND database = current_database()
+    WHERE prepared < now() - held_for AND database = current_database()
     UNION ALL
     SELECT 'warning', NULL, format('replication slot %s, not in use, holds back what can be reclaimed', slot_name),
            'Drop it if nothing will use it again.'
@@ -487,11 +507,12 @@ RETURNS SETOF record
     WHERE state = 'streaming' AND backend_xmin IS NULL
         AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = pg_stat_replication.pid AND s.xmin IS NOT NULL)
     $$;
-COMMENT ON FUNCTION strata.health() IS 'what is wrong with stores and workers, and what to do about it; no row: nothing';
+COMMENT ON FUNCTION strata.health(interval) IS
+    'what is wrong with stores and workers, and what to do about it; no row: nothing; held_for: how old a snapshot or prepared transaction may be';
 
 CREATE VIEW strata.stores AS
     SELECT s.*, t.wanted_by, t.last_merge, t.failures, t.last_sqlstate, t.last_error,
-           t.last_error_at, t.next_try
+           t.last_error_at, t.next_try, t.pending_growth, t.growth_since
     FROM strata.stores_info() s LEFT JOIN strata.store_states_info() t ON t.store OPERATOR(pg_catalog.=) s.store;
 COMMENT ON VIEW strata.stores IS 'strata foreign tables: what is pending, what is merged, sizes';
 

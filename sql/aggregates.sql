@@ -90,6 +90,8 @@ EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) + 1, count(id), count(1) FROM s ORD
 SELECT count(*) + 1, count(id), count(1) FROM s ORDER BY 1 LIMIT 1;
 EXPLAIN (COSTS OFF) SELECT x, (SELECT count(*) + x FROM s) FROM (VALUES (1), (2)) v (x);
 SELECT x, (SELECT count(*) + x FROM s) FROM (VALUES (1), (2)) v (x);
+SELECT (SELECT count(s.id) + x FROM (VALUES (1), (2)) v (x) ORDER BY 1 LIMIT 1) FROM s;
+SELECT count(1 ORDER BY v), CASE WHEN count(*) > 5 THEN 'many' END || count(*)::text FROM s;
 SELECT x, c FROM (VALUES (1), (2)) v (x), LATERAL (SELECT count(*) * x AS c FROM s) c;
 SELECT count(*), count(*) OVER () FROM s;
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM s WHERE true;

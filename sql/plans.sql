@@ -172,6 +172,22 @@ ANALYZE e;
 DELETE FROM e WHERE part = 4;
 SELECT * FROM estimates('analyzed and a tenth deleted since', 2);
 
+-- from one row to all of them: what reads single rows gives way to what reads
+-- all, once (P55; test/bench/selectivity measures whether in time)
+CREATE FOREIGN TABLE sweep (id int NOT NULL, v int) SERVER strata OPTIONS (key 'id', auto_merge 'off', row_group_rows '2000');
+INSERT INTO sweep SELECT g, g FROM generate_series(1, 20000) g ORDER BY hashint4(g);
+CALL strata.drain('sweep');
+CREATE TABLE outer_rows AS SELECT g AS id FROM generate_series(1, 20000) g;
+ANALYZE sweep, outer_rows;
+CREATE FUNCTION kind(query text) RETURNS text LANGUAGE sql AS $$
+  SELECT CASE WHEN node(p, 'Scan') IS NOT NULL THEN 'all' WHEN node(p, 'Key Order') IS NOT NULL THEN 'range' WHEN node(p, 'Key Lookup') IS NOT NULL THEN 'lookup' END FROM plan(query) p
+$$;
+SELECT n, kind(format('SELECT v FROM sweep WHERE id BETWEEN 101 AND %s', 100 + n)) AS range,
+       kind(format('SELECT v FROM sweep WHERE id = ANY (ARRAY(SELECT generate_series(1, %s))::int[])', n)) AS any_unknown,
+       kind(format('SELECT v FROM sweep WHERE id = ANY (''%s'')', (SELECT array_agg(g) FROM generate_series(1, n) g))) AS any,
+       kind(format('SELECT v FROM (SELECT id FROM outer_rows LIMIT %s) o JOIN sweep USING (id)', n)) AS join
+  FROM unnest(ARRAY[1, 10, 100, 19000]) n;
+
 -- JIT: lookups cost far less than where it begins, whatever the store's size (P90)
 SELECT max((plan(q, 'COSTS ON') ->> 'Total Cost')::float8) < current_setting('jit_above_cost')::float8 / 100 AS cheap,
        count(node(plan(q, 'ANALYZE'), 'JIT')) AS compiled

@@ -236,6 +236,21 @@ UPDATE mh SET v = v + 1 WHERE id % 2 = 0;
 UPDATE mh SET id = id + 100000 WHERE id % 10 = 0;
 DELETE FROM mh WHERE id % 3 = 0;
 SELECT count(*), sum(id), sum(v), min(w), max(w) FROM mh;
+-- commands within an UPDATE read more of the log than strata.cache_size has room for
+SET strata.cache_size = '64kB';
+CREATE FOREIGN TABLE more (k int NOT NULL, n int) SERVER strata OPTIONS (key 'k', auto_merge 'off');
+INSERT INTO more SELECT i, 0 FROM generate_series(1, 1000) i;
+CREATE FUNCTION put_more(i int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	IF i % 100 = 50 THEN
+		INSERT INTO more SELECT 10000 + i * 1000 + g, 0 FROM generate_series(1, 1000) g;
+		PERFORM count(*) FROM more;
+	END IF;
+	RETURN i;
+END$$;
+UPDATE more SET n = put_more(k);
+SELECT count(*), sum(n) FROM more;
+RESET strata.cache_size;
 \set QUIET on
 SELECT s.store, v.* FROM strata.stores s, strata.verify(s.store) v WHERE s.store::text NOT LIKE '%wal%';
 

@@ -28,7 +28,10 @@
 #define PAUSE_DIRECTORY		"strata.pause"
 #define PAUSE_POLL_USEC		10000L
 
-/* Wait while the file is there; meanwhile <point>.reached says that we do. */
+/*
+ * Wait while the file is there; meanwhile <point>.reached says that we do, and
+ * names the processes.
+ */
 static void
 wait_for_removal(const char *file, const char *point, bool interruptible)
 {
@@ -37,9 +40,12 @@ wait_for_removal(const char *file, const char *point, bool interruptible)
 	struct stat st;
 
 	snprintf(reached, sizeof(reached), "%s.reached", point);
-	mark = fopen(reached, "w");
+	mark = fopen(reached, "a");
 	if (mark != NULL)
+	{
+		fprintf(mark, "%d\n", MyProcPid);
 		fclose(mark);
+	}
 	while (stat(file, &st) == 0)
 	{
 		pg_usleep(PAUSE_POLL_USEC);

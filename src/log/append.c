@@ -115,7 +115,8 @@ static AppendResult append_linking(AppendRequest *request);
 static void put_on_tail(AppendRequest *request, Buffer tail);
 static void append_extent(AppendRequest *request);
 static AppendResult try_append_extent(AppendRequest *request, const StrataShardData *shard);
-static bool seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation);
+static bool seal_generation(Relation storage, int shard, uint32 expected, bool empty,
+							uint32 *generation, StrataPageRef *next);
 static void with_covering_xid(uint64 fxid, void (*action)(AppendRequest *request),
 							  AppendRequest *request);
 
@@ -432,7 +433,7 @@ strata_log_append(StrataStore *store, Relation storage, int shard,
 		 request.generation_bytes >= (uint64) options->generation_max_bytes) ||
 		(options->generation_max_rows > 0 &&
 		 request.generation_rows >= (uint64) options->generation_max_rows))
-		sealed = seal_generation(storage, shard, request.position.generation, NULL);
+		sealed = seal_generation(storage, shard, request.position.generation, false, NULL, NULL);
 	if (strata_log_appended_hook != NULL)
 		strata_log_appended_hook(store, sealed);
 	return request.position;
@@ -475,7 +476,8 @@ try_append_extent(AppendRequest *request, const StrataShardData *shard)
 	record = GenericXLogStart(storage);
 	page = GenericXLogRegisterBuffer(record, tail_buffer, 0);
 	spare_page = GenericXLogRegisterBuffer(record, spare_buffer, 0);
-	taken = strata_spare_take(spare_page, request->nblocks, &request->extent);
+	taken = strata_spare_take(spare_page, request->nblocks, InvalidBlockNumber,
+							  &request->extent);
 	if (taken)
 	{
 		strata_entry_fill_extent(&entry, request->fxid, request->cid, &request->extent);
@@ -544,11 +546,14 @@ strata_log_take_extent(StrataStore *store, Relation storage, int shard, FullTran
 /* ---- sealing ---- */
 
 /*
- * Close the active generation, if it holds anything and is the expected one
- * (0: whichever it is), and open the next.
+ * Close the active generation, if it is the expected one (0: whichever it is),
+ * and open the next.  It must hold something; with empty it must not, and the
+ * next one then starts on the extent prepared, which there must be.  *next
+ * (NULL allowed) receives the next one's first page.
  */
 static bool
-seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation)
+seal_generation(Relation storage, int shard, uint32 expected, bool empty,
+				uint32 *generation, StrataPageRef *next)
 {
 	for (;;)
 	{
@@ -564,6 +569,7 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 		GenericXLogState *record;
 		Page		page;
 		TimestampTz now;
+		bool		refused;
 		bool		want_extent;
 
 		CHECK_FOR_INTERRUPTS();
@@ -602,15 +608,14 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 		tail_buffer = strata_tail_lock(storage, data);
 		tail = strata_page_log(BufferGetPage(tail_buffer));
 
-		if (tail->bytes_before + tail->bytes == 0 || !strata_tail_plan(data, 1, &plan))
+		refused = (tail->bytes_before + tail->bytes == 0) != empty;
+		if (refused || !(empty ? strata_tail_plan_over(data, &plan) : strata_tail_plan(data, 1, &plan)))
 		{
-			bool		empty = tail->bytes_before + tail->bytes == 0;
-
 			UnlockReleaseBuffer(tail_buffer);
 			if (BufferIsValid(first_buffer))
 				UnlockReleaseBuffer(first_buffer);
 			UnlockReleaseBuffer(shard_buffer);
-			if (empty)
+			if (refused || empty)
 				return false;
 			strata_tail_prepare(storage, shard);
 			continue;
@@ -658,6 +663,8 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 
 		if (generation != NULL)
 			*generation = copy.active_generation;
+		if (next != NULL)
+			*next = plan.pages[0];
 		if (want_extent)
 			strata_tail_prepare(storage, shard);
 		return true;
@@ -667,5 +674,13 @@ seal_generation(Relation storage, int shard, uint32 expected, uint32 *generation
 bool
 strata_log_seal(Relation storage, int shard, uint32 *generation)
 {
-	return seal_generation(storage, shard, 0, generation);
+	return seal_generation(storage, shard, 0, false, generation, NULL);
+}
+
+bool
+strata_log_move_tail(Relation storage, int shard, BlockNumber limit, uint32 *generation,
+					 StrataPageRef *next)
+{
+	return strata_tail_prepare_before(storage, shard, limit) &&
+		seal_generation(storage, shard, 0, true, generation, next);
 }

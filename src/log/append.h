@@ -56,4 +56,14 @@ extern void strata_log_take_extent(StrataStore *store, Relation storage, int sha
  */
 extern bool strata_log_seal(Relation storage, int shard, uint32 *generation);
 
+/*
+ * Let the log of a shard go on before block limit: the active generation, which
+ * must hold no entry at all, is closed, and the next starts on an extent taken
+ * there.  False when it holds something or there is no room; else *generation
+ * is the one closed and *next the first page of the one opened.  What the
+ * shard page had of tail extents is unreferenced afterwards.
+ */
+extern bool strata_log_move_tail(Relation storage, int shard, BlockNumber limit,
+								 uint32 *generation, StrataPageRef *next);
+
 #endif							/* STRATA_APPEND_H */

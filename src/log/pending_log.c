@@ -212,6 +212,15 @@ append_entry(StrataPendingLog *log, int shard, const StrataLogEntry *le)
 	entry->first_key = log->nkeys;
 	if (header->type == STRATA_ENTRY_ROWS)
 	{
+		/*
+		 * Entries before it on its page lie on it as a whole, and each of their
+		 * keys has a hash there (checked, entry.c).  So what they count, and the
+		 * rows of this one after them, fit the offset of a TID.
+		 */
+		StaticAssertStmt(STRATA_LOG_PAGE_CAPACITY / sizeof(uint32) + STRATA_MAX_ENTRY_ROWS <
+							 PG_UINT16_MAX,
+						 "rows of a log page do not fit a TID");
+		Assert(before + rows < PG_UINT16_MAX);
 		entry->tombstones = header->tombstones;
 		entry->tid_first = (uint16) before;
 	}
@@ -226,7 +235,7 @@ append_entry(StrataPendingLog *log, int shard, const StrataLogEntry *le)
 typedef enum ReadResult
 {
 	READ_DONE,
-	READ_OVER_LIMIT				/* entries are incomplete */
+	READ_OVER_LIMIT				/* stopped behind an entry */
 } ReadResult;
 
 /*
@@ -367,10 +376,11 @@ log_extend(StrataPendingLog *log, StrataStore *store, Relation storage,
 
 		log->broken = true;
 		result = read_shard(log, store, storage, shard, &point, 0, limit, bytes_read);
-		if (result == READ_OVER_LIMIT)
-			return false;
+		/* its users go on from there, without a limit */
 		log->point[shard] = point;
 		log->broken = false;
+		if (result == READ_OVER_LIMIT)
+			return false;
 	}
 	return true;
 }

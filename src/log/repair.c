@@ -248,7 +248,7 @@ set_aside_regions(StrataRepairWalk *repair, StrataRepairPage *page, const Region
 														   -1;
 
 		strata_repair_report(repair, STRATA_LOSS_ENTRY, header->generation, header->ordinal, page->ref.block,
-			   region->start, rows, length, region->problem);
+							 region->start, rows, length, region->problem);
 		page->dirty = true;
 		if (length < sizeof(StrataEntryHeader))
 			((PageHeader) page->copy.data)->pd_lower = region->start;
@@ -324,7 +324,7 @@ repair_page(StrataRepairWalk *repair)
 		set_aside_regions(repair, page, regions, nregions, (int64) (header->rows - rows));
 	else if (page->refused)
 		strata_repair_report(repair, STRATA_LOSS_PAGE, header->generation, header->ordinal, page->ref.block,
-			   0, 0, 0, "page is not valid, but all its entries are");
+							 0, 0, 0, "page is not valid, but all its entries are");
 }
 
 /* ---- driver ---- */
@@ -345,8 +345,8 @@ repair_link(StrataRepairWalk *repair)
 	if (!next->relinked && !next->closed_wrong)
 		return;
 	strata_repair_report(repair, STRATA_LOSS_LINK, header->generation, header->ordinal, page->ref.block, 0, 0, 0,
-		   next->relinked ? psprintf("next page is block %u", next->ref.block) :
-							"end of the generation is in the wrong place");
+						 next->relinked ? psprintf("next page is block %u", next->ref.block) :
+										  "end of the generation is in the wrong place");
 	header->next = next->ref;
 	if (next->closed_wrong)
 		header->flags ^= STRATA_LOG_PAGE_CLOSED;
@@ -382,7 +382,7 @@ strata_log_repair(const StrataLogRepair *request, int shard, const StrataShardSt
 	else if (repair.window[0]->relinked)
 	{
 		strata_repair_report(&repair, STRATA_LOSS_LINK, repair.first.generation, 0,
-			   repair.window[0]->ref.block, 0, 0, 0, "log starts in the wrong place");
+							 repair.window[0]->ref.block, 0, 0, 0, "log starts in the wrong place");
 		repair.moved = true;
 		repair.start = repair.window[0]->ref;
 	}
@@ -413,8 +413,8 @@ strata_log_replace_group(Relation storage, const StrataLogGroup *group, const St
 						 uint16 natts)
 {
 	Buffer		buffer = strata_page_read(storage, group->page.block, STRATA_PAGE_LOG,
-										  group->page.owner, BUFFER_LOCK_EXCLUSIVE, NULL,
-										  "a page of a log");
+									 group->page.owner, BUFFER_LOCK_EXCLUSIVE, NULL,
+									 "a page of a log");
 	GenericXLogState *record = GenericXLogStart(storage);
 	Page		page = GenericXLogRegisterBuffer(record, buffer, GENERIC_XLOG_FULL_IMAGE);
 	StrataEntryHeader *entry = (StrataEntryHeader *) (page + group->offset);

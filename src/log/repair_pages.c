@@ -38,7 +38,7 @@
 
 void
 strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind, uint32 generation, uint32 ordinal,
-	   BlockNumber block, uint32 offset, int64 rows, int64 bytes, const char *problem)
+					 BlockNumber block, uint32 offset, int64 rows, int64 bytes, const char *problem)
 {
 	StrataLogLoss loss = {
 		.kind = kind,
@@ -64,12 +64,12 @@ is_log_page(const StrataRepairWalk *repair, Page page, uint64 owner)
 	uint32		lower = ((PageHeader) page)->pd_lower;
 
 	return owner != 0 && strata_page_matches(page, STRATA_PAGE_LOG, owner) &&
-		lower >= STRATA_LOG_PAGE_START && lower == MAXALIGN(lower) &&
-		header->shard == (uint32) repair->shard &&
-		header->generation != 0 &&
-		STRATA_LOG_PAGE_START + MAXALIGN((uint32) header->continuation) <= lower &&
-		(header->ordinal != 0 || header->continuation == 0) &&
-		((header->flags & STRATA_LOG_PAGE_CLOSED) == 0 || header->next.owner != 0);
+		   lower >= STRATA_LOG_PAGE_START && lower == MAXALIGN(lower) &&
+		   header->shard == (uint32) repair->shard &&
+		   header->generation != 0 &&
+		   STRATA_LOG_PAGE_START + MAXALIGN((uint32) header->continuation) <= lower &&
+		   (header->ordinal != 0 || header->continuation == 0) &&
+		   ((header->flags & STRATA_LOG_PAGE_CLOSED) == 0 || header->next.owner != 0);
 }
 
 /* Load the page at ref if it is that page of the log. */
@@ -156,7 +156,7 @@ read_file(StrataRepairWalk *repair)
 		owner = PageIsNew(copy.data) ||
 						((PageHeader) copy.data)->pd_special != BLCKSZ - STRATA_PAGE_SPECIAL_SIZE ?
 					0 :
-			strata_page_special(copy.data)->owner;
+					strata_page_special(copy.data)->owner;
 		if (!is_log_page(repair, copy.data, owner) ||
 			header->generation < repair->first.generation)
 			continue;
@@ -385,7 +385,7 @@ last_by_summary(StrataRepairWalk *repair, StrataRepairPage *page)
 		summary = &first;
 	}
 	return strata_repair_header(summary)->sealed_at != 0 &&
-		memcmp(&strata_repair_header(summary)->last, &page->ref, sizeof(StrataPageRef)) == 0;
+		   memcmp(&strata_repair_header(summary)->last, &page->ref, sizeof(StrataPageRef)) == 0;
 }
 
 /* Find the page after page; NULL: the first. */
@@ -499,7 +499,7 @@ finish_generation(StrataRepairWalk *repair, const StrataPageRef *ref, bool fille
 
 	if (!repair->filled && !filled)
 		strata_repair_report(repair, STRATA_LOSS_LINK, repair->generation, 0, page->ref.block, 0, 0, 0,
-			   "summary of the generation is wrong");
+							 "summary of the generation is wrong");
 	if (repair->request->dry_run)
 		return;
 	if (header->sealed_at == 0)
@@ -610,7 +610,7 @@ strata_repair_fill(StrataRepairWalk *repair, StrataRepairPage *before, StrataRep
 		strata_page_mismatch(repair->storage, STRATA_SHARD_BLOCK(repair->shard), "a shard page");
 	next_place(repair, before, strata_repair_closed(before), &first_generation, &first_ordinal);
 	last_generation = next->exists ? strata_repair_header(next)->generation :
-		Max(shard.active_generation, first_generation);
+									 Max(shard.active_generation, first_generation);
 
 	/* Count them, and what they held. */
 	for (generation = first_generation; generation <= last_generation; generation++)
@@ -628,14 +628,14 @@ strata_repair_fill(StrataRepairWalk *repair, StrataRepairPage *before, StrataRep
 			break;
 		known = missing_rows(repair, generation, before, next, &base_rows, &base_bytes,
 							 &lost_rows, &lost_bytes) &&
-			known;
+				known;
 		rows += lost_rows;
 		bytes += lost_bytes;
 	}
 	strata_repair_report(repair, STRATA_LOSS_PAGES, first_generation, first_ordinal, next->lost_block, 0,
-		   known ? rows : -1, known ? bytes : -1,
-		   npages == 1 ? "page is not one of this log" :
-						 psprintf("%u pages or more are not of this log", npages));
+						 known ? rows : -1, known ? bytes : -1,
+						 npages == 1 ? "page is not one of this log" :
+									   psprintf("%u pages or more are not of this log", npages));
 	if (repair->request->dry_run)
 	{
 		repair->whole = false;

@@ -135,6 +135,16 @@ strata_tail_plan(const StrataShardData *shard, int npages, StrataTailPlan *plan)
 	return true;
 }
 
+bool
+strata_tail_plan_over(const StrataShardData *shard, StrataTailPlan *plan)
+{
+	StrataShardData used_up = *shard;
+
+	used_up.tail.owner = used_up.tail_extent.owner;
+	used_up.tail.block = used_up.tail_extent.block + used_up.tail_extent.nblocks - 1;
+	return strata_tail_plan(&used_up, 1, plan);
+}
+
 /* Is it time to prepare the next extent? */
 bool
 strata_tail_runs_out(const StrataShardData *shard)
@@ -146,60 +156,71 @@ strata_tail_runs_out(const StrataShardData *shard)
 }
 
 /*
+ * Take nblocks before block limit as the shard page's next extent.  replace:
+ * even if it has one.  False when there is no room.
+ */
+static bool
+prepare_extent(Relation storage, int shard, uint32 nblocks, BlockNumber limit, bool replace)
+{
+	Buffer		shard_buffer = strata_tail_lock_shard(storage, shard);
+	StrataShardData *data = strata_page_shard(BufferGetPage(shard_buffer));
+	Buffer		spare_buffer;
+	GenericXLogState *record;
+	Page		shard_page;
+	Page		spare_page;
+	StrataExtent extent;
+	bool		taken;
+
+	if (data->next_extent.owner != 0 && !replace)
+	{
+		/* Somebody else was here. */
+		UnlockReleaseBuffer(shard_buffer);
+		return true;
+	}
+	if (nblocks == 0)
+		nblocks = Min(Max(data->tail_extent.nblocks * 2, TAIL_EXTENT_MIN_BLOCKS),
+					  TAIL_EXTENT_MAX_BLOCKS);
+
+	spare_buffer = strata_spare_lock(storage);
+	record = GenericXLogStart(storage);
+	shard_page = GenericXLogRegisterBuffer(record, shard_buffer, 0);
+	spare_page = GenericXLogRegisterBuffer(record, spare_buffer, 0);
+	taken = strata_spare_take(spare_page, nblocks, limit, &extent);
+	if (taken)
+	{
+		strata_page_shard(shard_page)->next_extent = extent;
+		STRATA_PAUSE("log-prepare-before-record");
+		GenericXLogFinish(record);
+	}
+	else
+		GenericXLogAbort(record);
+	UnlockReleaseBuffer(spare_buffer);
+	UnlockReleaseBuffer(shard_buffer);
+	if (taken)
+		STRATA_PAUSE("log-prepare-after-record");
+	return taken;
+}
+
+/*
  * See to it that the shard page names a next extent.  No page lock may be
  * held.
  */
 void
 strata_tail_prepare(Relation storage, int shard)
 {
-	for (;;)
+	CHECK_FOR_INTERRUPTS();
+	while (!prepare_extent(storage, shard, 0, InvalidBlockNumber, false))
 	{
-		Buffer		shard_buffer;
-		Buffer		spare_buffer;
-		StrataShardData *data;
-		GenericXLogState *record;
-		Page		shard_page;
-		Page		spare_page;
-		StrataExtent extent;
-		uint32		nblocks;
-		bool		taken;
-
-		CHECK_FOR_INTERRUPTS();
-		shard_buffer = strata_tail_lock_shard(storage, shard);
-		data = strata_page_shard(BufferGetPage(shard_buffer));
-		if (data->next_extent.owner != 0)
-		{
-			/* Somebody else was here. */
-			UnlockReleaseBuffer(shard_buffer);
-			return;
-		}
-		nblocks = Min(Max(data->tail_extent.nblocks * 2, TAIL_EXTENT_MIN_BLOCKS),
-					  TAIL_EXTENT_MAX_BLOCKS);
-
-		spare_buffer = strata_spare_lock(storage);
-		record = GenericXLogStart(storage);
-		shard_page = GenericXLogRegisterBuffer(record, shard_buffer, 0);
-		spare_page = GenericXLogRegisterBuffer(record, spare_buffer, 0);
-		taken = strata_spare_take(spare_page, nblocks, &extent);
-		if (taken)
-		{
-			strata_page_shard(shard_page)->next_extent = extent;
-			STRATA_PAUSE("log-prepare-before-record");
-			GenericXLogFinish(record);
-		}
-		else
-			GenericXLogAbort(record);
-		UnlockReleaseBuffer(spare_buffer);
-		UnlockReleaseBuffer(shard_buffer);
-
-		if (taken)
-		{
-			STRATA_PAUSE("log-prepare-after-record");
-			return;
-		}
-		strata_extent_reserve(storage, nblocks);
+		strata_extent_reserve(storage, TAIL_EXTENT_MAX_BLOCKS);
 		STRATA_PAUSE("log-prepare-reserved");
+		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+bool
+strata_tail_prepare_before(Relation storage, int shard, BlockNumber limit)
+{
+	return prepare_extent(storage, shard, TAIL_EXTENT_MIN_BLOCKS, limit, true);
 }
 
 /* Make a page, registered as a full image, an empty page of a log. */

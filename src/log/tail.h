@@ -58,6 +58,9 @@ extern void strata_tail_check(Relation storage, Page page, BlockNumber block, in
  */
 extern bool strata_tail_plan(const StrataShardData *shard, int npages, StrataTailPlan *plan);
 
+/* The first page of the next extent, what is left of this one given up. */
+extern bool strata_tail_plan_over(const StrataShardData *shard, StrataTailPlan *plan);
+
 /* Is it time to prepare the next extent? */
 extern bool strata_tail_runs_out(const StrataShardData *shard);
 
@@ -66,6 +69,12 @@ extern bool strata_tail_runs_out(const StrataShardData *shard);
  * held.
  */
 extern void strata_tail_prepare(Relation storage, int shard);
+
+/*
+ * See to it that the next extent lies before block limit; another one that the
+ * shard page named is unreferenced afterwards.  False when there is no room.
+ */
+extern bool strata_tail_prepare_before(Relation storage, int shard, BlockNumber limit);
 
 /* Make a page, registered as a full image, an empty page of a log. */
 extern StrataLogPage *strata_tail_init_page(Page page, uint64 owner, int shard,

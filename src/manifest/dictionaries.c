@@ -92,3 +92,20 @@ strata_manifest_remove_dictionary(StrataStore *store, uint64 id)
 		CatalogTupleDelete(scan.rel, &tuple->t_self);
 	strata_table_scan_end(&scan);
 }
+
+void
+strata_manifest_move_dictionary(StrataStore *store, uint32 incarnation,
+								const StrataDictionaryRef *ref)
+{
+	StrataTableScan scan;
+	HeapTuple	tuple;
+
+	strata_table_scan_begin_at(&scan, STRATA_TABLE_DICTIONARY, RowExclusiveLock, store->ftrelid,
+							   (int64) ref->extent.owner, NULL);
+	tuple = strata_table_scan_next(&scan);
+	if (!HeapTupleIsValid(tuple))
+		strata_table_corrupted(STRATA_TABLE_DICTIONARY, "a dictionary has no row");
+	CatalogTupleDelete(scan.rel, &tuple->t_self);
+	strata_table_scan_end(&scan);
+	strata_manifest_add_dictionary(store, incarnation, ref);
+}

@@ -183,6 +183,7 @@ typedef struct StrataPassRecord
 	int64		generations_merged;
 	int64		generations_left;
 	int64		bytes_merged;	/* of the generations; not on record */
+	int64		bytes_adopted;	/* of row groups that stayed where they lay; likewise */
 	int64		rows_read;
 	int64		rows_inserted;
 	int64		rows_replaced;
@@ -212,6 +213,12 @@ extern void strata_manifest_add_group(StrataStore *store, uint32 incarnation,
 									  bytea *zones, StrataPassRecord *record);
 extern void strata_manifest_add_dictionary(StrataStore *store, uint32 incarnation,
 										   const StrataDictionaryRef *ref);
+/*
+ * The dictionary of that id lies elsewhere now.  Its old extent stays as long
+ * as a snapshot is left that may have looked it up before.
+ */
+extern void strata_manifest_move_dictionary(StrataStore *store, uint32 incarnation,
+											const StrataDictionaryRef *ref);
 extern void strata_manifest_remove_group(StrataStore *store, uint32 number,
 										 StrataPassRecord *record);
 /* Of a damaged one, by repair, which holds AccessExclusiveLock on the storage. */

@@ -17,9 +17,9 @@
  * ones by new snapshots.  Pending versions hide base rows by key, so it does
  * not matter where a base row lies.
  *
- * Asked to, it also moves row groups that lie far behind in a file of which most
- * is free into the free space before them, so that the next sweep can cut the
- * end off.
+ * A thorough one, of a store that is not written to, takes row groups of which a
+ * fifth is deleted, too, and moves what lies at the end of the file into free
+ * space before it (shorten.c), so that the next sweep can cut the end off.
  *
  * Bounded by the stored bytes of what is read, as a merge is; at least two row
  * groups are taken, so that it gets on whatever the bound.  Memory is that of
@@ -44,7 +44,6 @@
 #include "merge/output.h"
 #include "merge/progress.h"
 #include "pause.h"
-#include "storage/extent.h"
 #include "storage/metapage.h"
 
 #include "access/xact.h"
@@ -64,21 +63,21 @@
  */
 #define COMPACT_MAX_FULL		2
 
-/*
- * A file is worth shortening when at least half of so many blocks is free.  It
- * is not cut closer than to a part more than what is used.
- */
-#define SHORTEN_MIN_BLOCKS		1024
-#define SHORTEN_SLACK_FRACTION	8
+/* Rows deleted of so many make a row group sparse. */
+#define COMPACT_SPARSE			2
+#define COMPACT_SPARSE_THOROUGH 5
 
 typedef struct Compact
 {
 	StrataPassEnv *env;
 	StrataPassRecord record;
 	StrataCompactResult *result;
+	bool		thorough;
+	int64		max_bytes;		/* 0: no cap */
 	bool	   *chosen;			/* by index in the manifest */
 	uint64		bytes;			/* of the chosen ones that are read */
 	uint32		nread;
+	uint64		rows;			/* live ones of these */
 	uint64		ticks;
 } Compact;
 
@@ -97,16 +96,18 @@ is_dead(const StrataRowGroup *group)
 }
 
 static bool
-is_sparse(const StrataStore *store, const StrataRowGroup *group)
+is_sparse(const StrataStore *store, const StrataRowGroup *group, bool thorough)
 {
+	uint64		part = thorough ? COMPACT_SPARSE_THOROUGH : COMPACT_SPARSE;
+
 	if (is_dead(group))
 		return true;
-	return group->ndeleted >= group->ref.rows - group->ndeleted &&
+	return part * group->ndeleted >= group->ref.rows &&
 		group->ref.raw_bytes <= COMPACT_MAX_FULL * (uint64) store->options->row_group_bytes;
 }
 
 void
-strata_compact_need(StrataStore *store, const StrataManifest *manifest,
+strata_compact_need(StrataStore *store, const StrataManifest *manifest, bool thorough,
 					StrataCompactNeed *need)
 {
 	memset(need, 0, sizeof(*need));
@@ -114,7 +115,7 @@ strata_compact_need(StrataStore *store, const StrataManifest *manifest,
 	{
 		const StrataRowGroup *group = &manifest->groups[i];
 
-		if (is_sparse(store, group))
+		if (is_sparse(store, group, thorough))
 		{
 			need->sparse++;
 			need->dead_bytes += (uint64) ((double) group->ref.length *
@@ -139,114 +140,21 @@ compact_tick(void *arg)
 }
 
 /*
- * Where the file could end if what lies behind were moved, or
- * InvalidBlockNumber when it is not worth it.  *room receives the length of the
- * longest free run before.
- */
-static BlockNumber
-shorten_to(Relation storage, uint32 *room)
-{
-	BlockNumber nblocks = RelationGetNumberOfBlocks(storage);
-	StrataSpareData *spare = nblocks >= SHORTEN_MIN_BLOCKS ? strata_spare_read(storage) : NULL;
-	BlockNumber nfree = 0;
-	BlockNumber end;
-
-	*room = 0;
-	if (spare == NULL)
-		return InvalidBlockNumber;
-	for (uint32 i = 0; i < spare->nruns; i++)
-		nfree += spare->runs[i].nblocks;
-	if (nfree < nblocks / 2)
-	{
-		pfree(spare);
-		return InvalidBlockNumber;
-	}
-
-	end = nblocks - nfree;
-	end += Max(end / SHORTEN_SLACK_FRACTION, SHORTEN_MIN_BLOCKS / SHORTEN_SLACK_FRACTION);
-	for (uint32 i = 0; i < spare->nruns; i++)
-	{
-		const StrataSpareRun *run = &spare->runs[i];
-
-		if (run->block < end)
-			*room = Max(*room, Min(run->nblocks, end - run->block));
-	}
-	pfree(spare);
-	return end;
-}
-
-bool
-strata_compact_can_shorten(const StrataManifest *manifest, Relation storage)
-{
-	uint32		room;
-	BlockNumber end = shorten_to(storage, &room);
-
-	for (int i = 0; end != InvalidBlockNumber && i < manifest->ngroups; i++)
-	{
-		const StrataExtent *extent = &manifest->groups[i].ref.extent;
-
-		if (extent->block + extent->nblocks > end && extent->nblocks <= room)
-			return true;
-	}
-	return false;
-}
-
-/*
- * Choose row groups to be moved to the front, as many as the longest free run
- * there surely takes: the file must not grow.
- */
-static void
-compact_choose_far(Compact *compact, int64 max_bytes)
-{
-	StrataManifest *manifest = compact->env->manifest;
-	uint32		room;
-	BlockNumber end = shorten_to(compact->env->storage, &room);
-
-	/* Those chosen already will be written, too. */
-	for (int i = 0; i < manifest->ngroups; i++)
-	{
-		const StrataRowGroup *group = &manifest->groups[i];
-
-		if (compact->chosen[i] && !is_dead(group))
-			room -= Min(room, group->ref.extent.nblocks);
-	}
-	for (int i = 0; end != InvalidBlockNumber && i < manifest->ngroups; i++)
-	{
-		const StrataRowGroup *group = &manifest->groups[i];
-		const StrataExtent *extent = &group->ref.extent;
-
-		if (compact->chosen[i] || extent->block + extent->nblocks <= end ||
-			extent->nblocks > room ||
-			group->ref.raw_bytes > COMPACT_MAX_FULL * (uint64) compact->env->store->options->row_group_bytes)
-			continue;
-		if (compact->nread > 0 && max_bytes > 0 &&
-			compact->bytes + group->ref.length > (uint64) max_bytes)
-		{
-			compact->result->row_groups_left++;
-			continue;
-		}
-		compact->chosen[i] = true;
-		compact->bytes += group->ref.length;
-		compact->nread++;
-		room -= extent->nblocks;
-	}
-}
-
-/*
  * Choose what is rewritten: dead row groups, which cost nothing, all of them;
  * then sparse and small ones, oldest first, as far as the bound allows.  One
  * small row group alone is not worth it.
  */
 static void
-compact_choose(Compact *compact, int64 max_bytes, bool shorten)
+compact_choose(Compact *compact, int64 growth)
 {
 	StrataStore *store = compact->env->store;
 	StrataManifest *manifest = compact->env->manifest;
-	StrataCompactNeed need;
+	int64		max_bytes = compact->max_bytes;
 	int			only = -1;
 
+	if (growth > 0 && (max_bytes == 0 || growth < max_bytes))
+		max_bytes = growth;
 	compact->chosen = palloc0(sizeof(bool) * Max(manifest->ngroups, 1));
-	strata_compact_need(store, manifest, &need);
 
 	for (int i = 0; i < manifest->ngroups; i++)
 	{
@@ -257,7 +165,7 @@ compact_choose(Compact *compact, int64 max_bytes, bool shorten)
 			compact->chosen[i] = true;
 			continue;
 		}
-		if (!is_sparse(store, group) && !is_small(store, group))
+		if (!is_sparse(store, group, compact->thorough) && !is_small(store, group))
 			continue;
 		if (compact->nread >= 2 && max_bytes > 0 &&
 			compact->bytes + group->ref.length > (uint64) max_bytes)
@@ -271,18 +179,18 @@ compact_choose(Compact *compact, int64 max_bytes, bool shorten)
 		only = i;
 	}
 
-	if (compact->nread == 1 && !is_sparse(store, &manifest->groups[only]))
+	if (compact->nread == 1 && !is_sparse(store, &manifest->groups[only], compact->thorough))
 	{
 		compact->chosen[only] = false;
 		compact->nread = 0;
 		compact->bytes = 0;
 	}
-	if (shorten)
-		compact_choose_far(compact, max_bytes);
 	for (int i = 0; i < manifest->ngroups; i++)
 	{
-		if (compact->chosen[i])
-			compact->result->row_groups_read++;
+		if (!compact->chosen[i])
+			continue;
+		compact->result->row_groups_read++;
+		compact->rows += manifest->groups[i].ref.rows - manifest->groups[i].ndeleted;
 	}
 }
 
@@ -347,6 +255,7 @@ compact_flip(Compact *compact)
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		deleted_gone += manifest->groups[i].ndeleted;
+		compact->result->blocks_gone += manifest->groups[i].ref.extent.nblocks;
 		strata_manifest_remove_group(env->store, manifest->groups[i].number, &compact->record);
 	}
 	compact->result->rows_dropped = (int64) deleted_gone;
@@ -354,7 +263,7 @@ compact_flip(Compact *compact)
 		strata_manifest_fold_deletes(env->store, manifest, compact->chosen);
 }
 
-/* Everything after the choice. */
+/* Rewrite what was chosen. */
 static void
 compact_rewrite(Compact *compact)
 {
@@ -365,9 +274,6 @@ compact_rewrite(Compact *compact)
 	Bitmapset  *columns = NULL;
 	MemoryContext group_mcxt;
 	bool		index_present = false;
-
-	strata_meta_begin_pass(env->storage, GetTopFullTransactionId());
-	strata_manifest_start_record(env->manifest, &compact->record);
 
 	/* No index is probed: only the new TIDs are added, to every one. */
 	if (store->key.natts > 0)
@@ -384,7 +290,7 @@ compact_rewrite(Compact *compact)
 
 	strata_progress_phase(STRATA_PHASE_WRITE);
 	strata_output_begin(&output, store, env->storage, env->manifest,
-						supersede, &compact->record, compact_tick, compact);
+						supersede, compact->rows, &compact->record, compact_tick, compact);
 	group_mcxt = AllocSetContextCreate(env->mcxt, "strata compacted row group",
 									   ALLOCSET_DEFAULT_SIZES);
 	for (int i = 0; i < env->manifest->ngroups; i++)
@@ -403,18 +309,42 @@ compact_rewrite(Compact *compact)
 
 	STRATA_PAUSE("compact-before-manifest");
 	compact_flip(compact);
-	STRATA_PAUSE("compact-after-manifest");
 
 	compact->result->row_groups_written = compact->record.row_groups_written;
 	compact->result->bytes_written = compact->record.bytes_written;
 }
 
+/* Everything after the choice, within the budget. */
+static void
+compact_do(Compact *compact, StrataShorten *plan)
+{
+	int64		max_bytes = compact->max_bytes;
+
+	strata_meta_begin_pass(compact->env->storage, GetTopFullTransactionId());
+	strata_manifest_start_record(compact->env->manifest, &compact->record);
+	if (compact->result->row_groups_read > 0)
+		compact_rewrite(compact);
+
+	/* What is rewritten counts first. */
+	if (max_bytes > 0 && compact->nread > 0)
+	{
+		max_bytes -= (int64) Min(compact->bytes, (uint64) max_bytes);
+		if (max_bytes == 0)
+			plan = NULL;
+	}
+	if (plan != NULL)
+		strata_shorten_move(plan, compact->env, max_bytes, &compact->record, compact_tick,
+							compact, compact->result);
+	STRATA_PAUSE("compact-after-manifest");
+}
+
 bool
-strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
-					StrataCompactResult *out)
+strata_compact_pass(Oid ftrelid, int64 max_bytes, int64 growth, bool thorough,
+					bool nowait, StrataCompactResult *out)
 {
 	StrataPassEnv env;
 	Compact    *compact;
+	StrataShorten *plan;
 
 	memset(out, 0, sizeof(*out));
 	if (!strata_pass_enter(&env, ftrelid, "strata.compact()", nowait))
@@ -423,20 +353,23 @@ strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
 	compact = palloc0(sizeof(Compact));
 	compact->env = &env;
 	compact->result = out;
+	compact->thorough = thorough;
 	compact->record.what = STRATA_PASS_COMPACT;
 	compact->record.started = out->started = GetCurrentTimestamp();
 	STRATA_PAUSE("compact-begin");
 
-	compact_choose(compact, max_bytes < 0 ? env.store->options->merge_max_bytes : max_bytes,
-				   shorten);
-	if (out->row_groups_read > 0)
+	compact->max_bytes = max_bytes < 0 ? env.store->options->merge_max_bytes : max_bytes;
+	compact_choose(compact, growth);
+	plan = thorough ? strata_shorten_plan(env.store, env.storage, env.manifest, compact->chosen) :
+					  NULL;
+	if (out->row_groups_read > 0 || (plan != NULL && strata_shorten_moves(plan) > 0))
 	{
 		strata_progress_start(STRATA_PHASE_WAIT, (uint32) compact->nread, compact->bytes);
 		strata_budget_take(strata_output_memory(env.store), compact_tick, compact);
 		strata_cache_closed = true;
 		PG_TRY();
 		{
-			compact_rewrite(compact);
+			compact_do(compact, plan);
 		}
 		PG_CATCH();
 		{
@@ -449,6 +382,8 @@ strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
 		strata_budget_release();
 
 		compact->record.ended = GetCurrentTimestamp();
+		compact->record.row_groups_written = out->row_groups_written;
+		compact->record.bytes_written = out->bytes_written;
 		compact->record.rows_read = out->rows_moved;
 		compact->record.rows_deleted = out->rows_dropped;
 		compact->record.bytes_read = out->bytes_read;

@@ -363,7 +363,7 @@ strata_compact(PG_FUNCTION_ARGS)
 	}
 
 	strata_check_table_argument(relid, true, NoLock);
-	(void) strata_compact_pass(relid, max_bytes, true, false, &result);
+	(void) strata_compact_pass(relid, max_bytes, 0, true, false, &result);
 
 	values[0] = Int64GetDatum(result.row_groups_read);
 	values[1] = Int64GetDatum(result.row_groups_left);

@@ -160,6 +160,9 @@ typedef struct StrataSweepResult
  */
 extern bool strata_sweep(Oid ftrelid, bool index, bool nowait, StrataSweepResult *out);
 
+/* How long a free tail of a file of nblocks must be to be cut off. */
+extern BlockNumber strata_sweep_tail_wanted(BlockNumber nblocks);
+
 /* ---- compaction (compact.c) ---- */
 
 typedef struct StrataCompactResult
@@ -171,6 +174,7 @@ typedef struct StrataCompactResult
 	int64		rows_dropped;	/* deleted ones */
 	int64		bytes_read;
 	int64		bytes_written;
+	int64		blocks_gone;	/* that nothing but old snapshots needs now */
 	int64		peak_memory;
 	TimestampTz started;
 	TimestampTz ended;
@@ -184,20 +188,46 @@ typedef struct StrataCompactNeed
 	uint64		dead_bytes;		/* stored, of deleted rows in sparse ones */
 } StrataCompactNeed;
 
+/*
+ * thorough: count as sparse what is not worth its rewriting as long as the
+ * store is written to.
+ */
 extern void strata_compact_need(StrataStore *store, const StrataManifest *manifest,
-								StrataCompactNeed *need);
+								bool thorough, StrataCompactNeed *need);
 
 /*
  * One bounded pass: rewrite small and sparse row groups of at most max_bytes
  * (negative: the table's option; 0: no cap; the first two are always taken).
- * shorten: also those at the end of a file of which most is free.  nowait as
- * in strata_merge_pass.
+ * thorough: also those that are less sparse, and move what keeps the end of the
+ * file from being cut off.  growth: most that is rewritten, lest the file grow
+ * (0: no cap).  nowait as in strata_merge_pass.
  */
-extern bool strata_compact_pass(Oid ftrelid, int64 max_bytes, bool shorten, bool nowait,
-								StrataCompactResult *out);
+extern bool strata_compact_pass(Oid ftrelid, int64 max_bytes, int64 growth, bool thorough,
+								bool nowait, StrataCompactResult *out);
 
-/* Would shortening move anything? */
-extern bool strata_compact_can_shorten(const StrataManifest *manifest, Relation storage);
+/* ---- shortening the file (shorten.c) ---- */
+
+typedef struct StrataShorten StrataShorten;
+
+/*
+ * What is to be moved so that sweep can cut off the end of the file, or NULL
+ * when it could not even then.  gone: row groups, by index in the manifest,
+ * that the same pass takes out (may be NULL).  The manifest is the newest, or
+ * nothing comes of the plan but an idea.
+ */
+extern StrataShorten *strata_shorten_plan(StrataStore *store, Relation storage,
+										  const StrataManifest *manifest, const bool *gone);
+
+/* How many things that are; 0: the end is free already. */
+extern int	strata_shorten_moves(const StrataShorten *plan);
+
+/*
+ * Move them, at most max_bytes of row groups (0: no cap; the first thing is
+ * always moved), from the end down.  In a pass that has logged itself as M.
+ */
+extern void strata_shorten_move(StrataShorten *plan, StrataPassEnv *env, int64 max_bytes,
+								StrataPassRecord *record, StrataPassTick tick, void *arg,
+								StrataCompactResult *result);
 
 /*
  * Which blocks are referred to by what, for sweep and verify: one bit a block

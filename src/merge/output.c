@@ -25,6 +25,8 @@
 #include "storage/extent.h"
 #include "storage/metapage.h"
 
+#include <math.h>
+
 #include "utils/memutils.h"
 
 /* Passes compress better than loads. */
@@ -36,13 +38,14 @@
 void
 strata_output_begin(StrataOutput *output, StrataStore *store, Relation storage,
 					const StrataManifest *manifest, StrataSupersede *supersede,
-					StrataPassRecord *record, StrataPassTick tick, void *arg)
+					uint64 rows, StrataPassRecord *record, StrataPassTick tick, void *arg)
 {
 	memset(output, 0, sizeof(*output));
 	output->store = store;
 	output->storage = storage;
 	output->manifest = manifest;
 	output->supersede = supersede;
+	output->rows_left = rows;
 	output->record = record;
 	output->tick = tick;
 	output->tick_arg = arg;
@@ -107,18 +110,40 @@ output_row_key(StrataOutput *output, const Datum *values, const bool *isnull,
 }
 
 /*
+ * Is the row group begun full, or has it got its share of the rows there are?
+ * How many go into a full one is judged by those it has, so a share is at least
+ * about half of that.
+ */
+static bool
+output_is_full(const StrataOutput *output, uint32 rows)
+{
+	const StrataOptions *options = output->store->options;
+	uint64		bytes = strata_group_writer_raw_bytes(output->writer);
+	uint64		all = rows + output->rows_left;
+	double		full;
+	double		ngroups;
+
+	if (rows >= (uint32) options->row_group_rows || bytes >= (uint64) options->row_group_bytes)
+		return true;
+	full = Min((double) options->row_group_rows,
+			   (double) options->row_group_bytes / Max(bytes, 1) * rows);
+	ngroups = ceil(all / full);
+	return ngroups > 1 && rows * ngroups >= all;
+}
+
+/*
  * Add a row to the row group begun.
  */
 void
 strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
 				  uint32 hash)
 {
-	StrataOptions *options = output->store->options;
 	uint32		row;
 
 	if (output->writer == NULL)
 	{
-		int			level = Max(options->compression_level, OUTPUT_COMPRESSION_LEVEL);
+		int			level = Max(output->store->options->compression_level,
+								OUTPUT_COMPRESSION_LEVEL);
 		MemoryContext old_mcxt = MemoryContextSwitchTo(output->pass_mcxt);
 
 		if (output->dictionaries == NULL)
@@ -142,8 +167,9 @@ strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
 		strata_supersede_put(output->supersede, keyvalues, output->number, row);
 	}
 
-	if (row + 1 >= (uint32) options->row_group_rows ||
-		strata_group_writer_raw_bytes(output->writer) >= (uint64) options->row_group_bytes)
+	if (output->rows_left > 0)
+		output->rows_left--;
+	if (output_is_full(output, row + 1))
 		output_write_group(output);
 }
 

@@ -29,11 +29,14 @@ typedef struct StrataOutput
 	MemoryContext pass_mcxt;	/* the dictionaries' */
 	MemoryContext mcxt;			/* the row group's */
 	uint32		number;			/* of the row group begun */
+	uint64		rows_left;		/* that will be added after those it has */
 } StrataOutput;
 
+/* rows: how many will be added in all, or at most. */
 extern void strata_output_begin(StrataOutput *output, StrataStore *store, Relation storage,
 								const StrataManifest *manifest, StrataSupersede *supersede,
-								StrataPassRecord *record, StrataPassTick tick, void *arg);
+								uint64 rows, StrataPassRecord *record, StrataPassTick tick,
+								void *arg);
 extern void strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
 							  uint32 hash);
 extern void strata_output_end(StrataOutput *output);

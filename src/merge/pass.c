@@ -207,17 +207,53 @@ pass_superseded(uint32 group, uint32 row, bool tombstone, void *arg)
 	pass_add_delete((StrataPass *) arg, group, row);
 }
 
+/* How many rows of an entry win. */
+static uint32
+pass_count_winners(StrataPass *pass, const StrataPendingEntry *entry)
+{
+	uint32		won = 0;
+
+	for (uint32 row = 0; row < entry->rows; row++)
+	{
+		if (!pass_loses(pass, entry, row))
+			won++;
+	}
+	return won;
+}
+
 /*
- * Adopt the row group of an entry if what remains of it is at least a quarter
- * of a full one: then bulk data is written once.
+ * Is what remains of the row group of an entry at least a quarter of a full
+ * one?  won: how many rows do.
+ */
+static bool
+pass_is_adoptable(StrataPass *pass, const StrataPendingEntry *entry, uint32 *won)
+{
+	StrataOptions *options = pass->store->options;
+	const StrataGroupRef *ref = &entry->group;
+
+	/* The whole group is too small: no need to look at its rows. */
+	*won = 0;
+	if (entry->type != STRATA_ENTRY_ROW_GROUP ||
+		(ref->rows < (uint32) options->row_group_rows / 4 &&
+		 ref->raw_bytes < (uint64) options->row_group_bytes / 4))
+		return false;
+
+	*won = pass_count_winners(pass, entry);
+	return *won > 0 &&
+		(*won >= (uint32) options->row_group_rows / 4 ||
+		 (double) ref->raw_bytes * *won / ref->rows >= (double) options->row_group_bytes / 4);
+}
+
+/*
+ * Adopt the row group of an entry if what remains of it is large enough: then
+ * bulk data is written once.
  */
 static bool
 pass_adopt_group(StrataPass *pass, const StrataPendingEntry *entry)
 {
-	StrataOptions *options = pass->store->options;
 	const StrataGroupRef *ref = &entry->group;
 	bool		keyed = pass->store->key.natts > 0;
-	uint32		won = 0;
+	uint32		won;
 	uint32		number;
 	StrataGroupReader *reader;
 	uint64		bytes_read;
@@ -225,19 +261,7 @@ pass_adopt_group(StrataPass *pass, const StrataPendingEntry *entry)
 	MemoryContext group_mcxt;
 	MemoryContext old_mcxt;
 
-	/* The whole group is too small: no need to look at its rows. */
-	if (ref->rows < (uint32) options->row_group_rows / 4 &&
-		ref->raw_bytes < (uint64) options->row_group_bytes / 4)
-		return false;
-
-	for (uint32 row = 0; row < ref->rows; row++)
-	{
-		if (!pass_loses(pass, entry, row))
-			won++;
-	}
-	if (won == 0 ||
-		(won < (uint32) options->row_group_rows / 4 &&
-		 (double) ref->raw_bytes * won / ref->rows < (double) options->row_group_bytes / 4))
+	if (!pass_is_adoptable(pass, entry, &won))
 		return false;
 
 	group_mcxt = AllocSetContextCreate(pass->mcxt, "strata adopted row group",
@@ -275,6 +299,7 @@ pass_adopt_group(StrataPass *pass, const StrataPendingEntry *entry)
 
 	pass->winners += won;
 	pass->record->row_groups_adopted++;
+	pass->record->bytes_adopted += (int64) ref->length;
 	pass->record->bytes_read += bytes_read;
 	pass_tick(pass);
 
@@ -292,7 +317,7 @@ pass_fold_entry(StrataPass *pass, int index, const StrataPendingEntry *entry)
 	bool		keyed = pass->store->key.natts > 0;
 	MemoryContext old_mcxt;
 
-	if (entry->type == STRATA_ENTRY_ROW_GROUP && pass_adopt_group(pass, entry))
+	if (pass_adopt_group(pass, entry))
 		return;
 
 	for (uint32 row = 0; row < entry->rows + entry->tombstones; row++)
@@ -383,13 +408,24 @@ static void
 pass_stream(StrataPass *pass)
 {
 	int			nentries = strata_pending_nentries(pass->pending);
+	uint64		rows = 0;
 	uint64		bytes_read;
 	uint64		bytes_decoded;
+
+	for (int i = 0; i < nentries; i++)
+	{
+		const StrataPendingEntry *entry = strata_pending_entry(pass->pending, i);
+		uint32		won;
+
+		CHECK_FOR_INTERRUPTS();
+		if (pass->committed[i] && !pass_is_adoptable(pass, entry, &won))
+			rows += pass_count_winners(pass, entry);
+	}
 
 	pass->values = palloc(sizeof(Datum) * pass->store->desc->natts);
 	pass->isnull = palloc(sizeof(bool) * pass->store->desc->natts);
 	strata_output_begin(&pass->output, pass->store, pass->storage,
-						pass->manifest, pass->supersede, pass->record,
+						pass->manifest, pass->supersede, rows, pass->record,
 						pass_tick, pass);
 	pass->row_mcxt = AllocSetContextCreate(pass->mcxt, "strata merged row",
 										   ALLOCSET_DEFAULT_SIZES);

@@ -87,8 +87,8 @@ set_int(Datum *values, bool *isnull, int column, bool known, int64 value)
 {
 	isnull[column] = !known;
 	values[column] = column == LOSS_SHARD || column == LOSS_ENTRY ?
-		Int32GetDatum((int32) value) :
-		Int64GetDatum(value);
+						 Int32GetDatum((int32) value) :
+						 Int64GetDatum(value);
 }
 
 static void
@@ -355,8 +355,8 @@ repair_look(StrataRepair *repair, Oid relid)
 	repair->store = strata_store_open(relid);
 	(void) strata_lock(repair->store->storage, STRATA_LOCK_PASS, 0, ExclusiveLock, false);
 	repair->storage = strata_storage_open(repair->store, RecoveryInProgress() ?
-														   AccessShareLock :
-														   ShareUpdateExclusiveLock);
+															 AccessShareLock :
+															 ShareUpdateExclusiveLock);
 	PushActiveSnapshot(GetLatestSnapshot());
 	repair_store(repair);
 	PopActiveSnapshot();

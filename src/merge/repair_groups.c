@@ -136,7 +136,7 @@ lost_key_range(StrataRepair *repair, const StrataGroupRef *ref, const StrataGrou
 
 bool
 strata_repair_examine(StrataRepair *repair, const StrataGroupRef *ref, const StrataRowGroup *base,
-			  bool counts, StrataGroupDamage *damage, StrataRepairLoss *loss)
+					  bool counts, StrataGroupDamage *damage, StrataRepairLoss *loss)
 {
 	Examine		state = {.repair = repair, .ref = ref};
 	char	   *error = strata_attempt(examine, &state);
@@ -164,7 +164,7 @@ strata_repair_examine(StrataRepair *repair, const StrataGroupRef *ref, const Str
 
 void
 strata_repair_salvage(StrataRepair *repair, const StrataGroupRef *ref, const StrataGroupDamage *damage,
-			 const StrataRowGroup *base, StrataRepairAddRow add, void *arg)
+					  const StrataRowGroup *base, StrataRepairAddRow add, void *arg)
 {
 	StrataStore *store = repair->store;
 	StrataGroupReader *reader = strata_group_open_damaged(store, repair->storage, ref,
@@ -226,6 +226,7 @@ rewrite_groups(StrataRepair *repair, List *damaged)
 	StrataOutput output;
 	bool		present = false;
 	int64		rows_read;
+	uint64		rows = 0;		/* at most; some are lost */
 	ListCell   *lc;
 
 	strata_repair_begin_pass(repair);
@@ -237,8 +238,15 @@ rewrite_groups(StrataRepair *repair, List *damaged)
 			supersede = strata_supersede_begin(repair->store, repair->storage, repair->manifest,
 											   InvalidOid);
 	}
+	foreach (lc, damaged)
+	{
+		DamagedGroup *group = (DamagedGroup *) lfirst(lc);
+
+		if (!group->damage.unreadable)
+			rows += group->group->ref.rows - group->group->ndeleted;
+	}
 	strata_output_begin(&output, repair->store, repair->storage, repair->manifest, supersede,
-						&repair->record, strata_repair_tick, repair);
+						rows, &repair->record, strata_repair_tick, repair);
 	foreach (lc, damaged)
 	{
 		DamagedGroup *group = (DamagedGroup *) lfirst(lc);
@@ -248,7 +256,7 @@ rewrite_groups(StrataRepair *repair, List *damaged)
 
 		if (!group->damage.unreadable)
 			strata_repair_salvage(repair, &group->group->ref, &group->damage, group->group,
-						 add_to_output, &output);
+								  add_to_output, &output);
 		strata_manifest_remove_group(repair->store, group->group->number, &repair->record);
 		repair->record.base_rows -= (int64) group->group->ref.rows - group->group->ndeleted;
 		MemoryContextSwitchTo(old_mcxt);

@@ -119,7 +119,7 @@ is_newer(const StrataPendingEntry *entry, int index, void *arg)
 	const StrataRepairLostKey *lost = (const StrataRepairLostKey *) arg;
 
 	return entry->shard == lost->shard &&
-		strata_position_cmp(&entry->position, &lost->position) > 0;
+		   strata_position_cmp(&entry->position, &lost->position) > 0;
 }
 
 static int

@@ -10,7 +10,8 @@
  *				fixed once, everything is judged by it
  *	accounting	blocks.c: what has no reference is nobody's
  *	conflict	one record that cancels standby readers older than the horizon
- *				comes before the first change that takes something from them
+ *				comes before the first change that takes something from them,
+ *				and only when there is one
  *	give		unreferenced runs go on the spare page, in one record
  *	index		TIDs of rows that no snapshot sees leave the key index
  *	truncate	a long free tail is cut off, when the lock for it can be had
@@ -164,6 +165,7 @@ typedef struct LiveGroup
 
 typedef struct LiveGroups
 {
+	Sweep	   *sweep;
 	LiveGroup  *groups;			/* by number once sorted */
 	Size		ngroups;
 	Size		max_groups;
@@ -224,14 +226,17 @@ note_deleted_row(uint32 number, uint32 row, void *arg)
 	group->deleted[row / 8] |= 1 << (row % 8);
 }
 
-/* StrataDeadTid */
+/* StrataDeadTid: those said to be dead are removed after this. */
 static bool
 tid_is_dead(uint32 number, uint32 row, void *arg)
 {
 	LiveGroup  *group = find_live_group((LiveGroups *) arg, number);
 
-	return group == NULL || row >= group->rows ||
-		(group->deleted != NULL && (group->deleted[row / 8] & (1 << (row % 8))) != 0);
+	if (group != NULL && row < group->rows &&
+		(group->deleted == NULL || (group->deleted[row / 8] & (1 << (row % 8))) == 0))
+		return false;
+	log_conflict_once(((LiveGroups *) arg)->sweep);
+	return true;
 }
 
 /*
@@ -254,6 +259,7 @@ sweep_index(Sweep *sweep)
 
 	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata sweep", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(mcxt);
+	live.sweep = sweep;
 	live.max_groups = 64;
 	live.groups = palloc(live.max_groups * sizeof(LiveGroup));
 	strata_manifest_all_versions(sweep->store->ftrelid, meta.incarnation, sweep->horizon,
@@ -262,7 +268,6 @@ sweep_index(Sweep *sweep)
 	strata_manifest_deleted_for_all(sweep->store->ftrelid, meta.incarnation, sweep->horizon,
 									note_deleted_row, &live);
 
-	log_conflict_once(sweep);
 	sweep->result->index_tids_removed =
 		strata_keyindex_bulk_delete(sweep->storage, tid_is_dead, &live);
 	STRATA_PAUSE("sweep-after-index");
@@ -273,28 +278,30 @@ sweep_index(Sweep *sweep)
 
 /* ---- the end of the file ---- */
 
+BlockNumber
+strata_sweep_tail_wanted(BlockNumber nblocks)
+{
+	return Min(Max(nblocks / TRUNCATE_FRACTION, TRUNCATE_MIN_BLOCKS), TRUNCATE_LONG_BLOCKS);
+}
+
+/* StrataBeforeTruncation */
+static void
+before_truncation(void *arg)
+{
+	log_conflict_once((Sweep *) arg);
+}
+
 static void
 sweep_truncate(Sweep *sweep)
 {
 	Oid			relid = RelationGetRelid(sweep->storage);
-	BlockNumber end = RelationGetNumberOfBlocks(sweep->storage);
-	BlockNumber wanted = Min(Max(end / TRUNCATE_FRACTION, TRUNCATE_MIN_BLOCKS),
-							 TRUNCATE_LONG_BLOCKS);
-	StrataSpareData *spare = strata_spare_read(sweep->storage);
-	const StrataSpareRun *last;
+	BlockNumber wanted;
 
-	/* Cancel nobody for nothing. */
-	if (spare == NULL || spare->nruns == 0)
-		return;
-	last = &spare->runs[spare->nruns - 1];
-	if (last->nblocks < wanted || last->block + last->nblocks < end)
-		return;
-
-	log_conflict_once(sweep);
 	(void) strata_lock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
-	sweep->result->blocks_truncated = strata_extent_truncate_tail(sweep->storage, wanted);
+	wanted = strata_sweep_tail_wanted(RelationGetNumberOfBlocks(sweep->storage));
+	sweep->result->blocks_truncated =
+		strata_extent_truncate_tail(sweep->storage, wanted, before_truncation, sweep);
 	strata_unlock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
-	pfree(spare);
 }
 
 bool

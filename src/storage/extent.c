@@ -54,8 +54,13 @@
 
 static void spare_set_length(Page page, uint32 nruns);
 static void spare_check(Relation rel, Page page);
-static uint32 spare_find(const StrataSpareData *spare, uint32 nblocks);
-static uint32 longest_run(const StrataSpareData *spare);
+static uint32 spare_find(const StrataSpareData *spare, uint32 nblocks, BlockNumber first,
+						 BlockNumber limit);
+static bool take_extent(Relation rel, uint32 nblocks, BlockNumber first, BlockNumber limit,
+						StrataExtent *out);
+static bool spare_take(Page page, uint32 nblocks, BlockNumber first, BlockNumber limit,
+					   StrataExtent *out);
+static void reserve_extent(Relation rel, uint32 nblocks, BlockNumber first);
 static uint32 trailing_run(const StrataSpareData *spare, BlockNumber end);
 static void spare_append_run(Page page, BlockNumber block, uint32 nblocks);
 static void extend_and_list(Relation rel, uint32 nblocks);
@@ -131,32 +136,38 @@ strata_spare_read(Relation rel)
 	return copy;
 }
 
-/*
- * Index of the first run of at least nblocks, nruns when there is none.  The
- * lowest one is taken, so that what is free gathers at the end of the file,
- * where it can be truncated.
- */
-static uint32
-spare_find(const StrataSpareData *spare, uint32 nblocks)
+int64
+strata_spare_bytes(Relation rel)
 {
-	uint32		i;
+	StrataSpareData *spare = strata_spare_read(rel);
+	int64		nblocks = 0;
 
-	for (i = 0; i < spare->nruns; i++)
-	{
-		if (spare->runs[i].nblocks >= nblocks)
-			break;
-	}
-	return i;
+	if (spare == NULL)
+		return 0;
+	for (uint32 i = 0; i < spare->nruns; i++)
+		nblocks += spare->runs[i].nblocks;
+	pfree(spare);
+	return nblocks * BLCKSZ;
 }
 
+/*
+ * Index of the first run that has nblocks at block first or later, and nblocks
+ * before block limit; nruns when there is none.  The lowest one is taken, so
+ * that what is free gathers at the end of the file, where it can be truncated.
+ */
 static uint32
-longest_run(const StrataSpareData *spare)
+spare_find(const StrataSpareData *spare, uint32 nblocks, BlockNumber first, BlockNumber limit)
 {
-	uint32		longest = 0;
-
 	for (uint32 i = 0; i < spare->nruns; i++)
-		longest = Max(longest, spare->runs[i].nblocks);
-	return longest;
+	{
+		const StrataSpareRun *run = &spare->runs[i];
+
+		if ((uint64) run->block + nblocks > limit)
+			break;
+		if ((uint64) run->block + run->nblocks >= (uint64) Max(run->block, first) + nblocks)
+			return i;
+	}
+	return spare->nruns;
 }
 
 /* Length of the free run that ends at block end, 0 when there is none. */
@@ -172,7 +183,13 @@ trailing_run(const StrataSpareData *spare, BlockNumber end)
 }
 
 bool
-strata_spare_take(Page page, uint32 nblocks, StrataExtent *out)
+strata_spare_take(Page page, uint32 nblocks, BlockNumber limit, StrataExtent *out)
+{
+	return spare_take(page, nblocks, 0, limit, out);
+}
+
+static bool
+spare_take(Page page, uint32 nblocks, BlockNumber first, BlockNumber limit, StrataExtent *out)
 {
 	StrataSpareData *spare = strata_page_spare(page);
 	StrataSpareRun *run;
@@ -180,7 +197,7 @@ strata_spare_take(Page page, uint32 nblocks, StrataExtent *out)
 
 	Assert(nblocks > 0);
 
-	i = spare_find(spare, nblocks);
+	i = spare_find(spare, nblocks, first, limit);
 	if (i == spare->nruns)
 		return false;
 
@@ -205,27 +222,44 @@ strata_spare_take(Page page, uint32 nblocks, StrataExtent *out)
 	return true;
 }
 
+static bool
+take_extent(Relation rel, uint32 nblocks, BlockNumber first, BlockNumber limit,
+			StrataExtent *out)
+{
+	GenericXLogState *record = GenericXLogStart(rel);
+	Buffer		buffer = strata_spare_lock(rel);
+	Page		page = GenericXLogRegisterBuffer(record, buffer, 0);
+	bool		taken = spare_take(page, nblocks, first, limit, out);
+
+	if (taken)
+		GenericXLogFinish(record);
+	else
+		GenericXLogAbort(record);
+	UnlockReleaseBuffer(buffer);
+	if (taken)
+		STRATA_PAUSE("storage-extent-taken");
+	return taken;
+}
+
 void
 strata_extent_take(Relation rel, uint32 nblocks, StrataExtent *out)
 {
-	for (;;)
+	strata_extent_take_behind(rel, nblocks, 0, out);
+}
+
+bool
+strata_extent_take_before(Relation rel, uint32 nblocks, BlockNumber limit, StrataExtent *out)
+{
+	return take_extent(rel, nblocks, 0, limit, out);
+}
+
+void
+strata_extent_take_behind(Relation rel, uint32 nblocks, BlockNumber first, StrataExtent *out)
+{
+	while (!take_extent(rel, nblocks, first, InvalidBlockNumber, out))
 	{
-		GenericXLogState *record = GenericXLogStart(rel);
-		Buffer		buffer = strata_spare_lock(rel);
-		Page		page = GenericXLogRegisterBuffer(record, buffer, 0);
-
-		if (strata_spare_take(page, nblocks, out))
-		{
-			GenericXLogFinish(record);
-			UnlockReleaseBuffer(buffer);
-			STRATA_PAUSE("storage-extent-taken");
-			return;
-		}
-		GenericXLogAbort(record);
-		UnlockReleaseBuffer(buffer);
-
 		CHECK_FOR_INTERRUPTS();
-		strata_extent_reserve(rel, nblocks);
+		reserve_extent(rel, nblocks, first);
 	}
 }
 
@@ -316,6 +350,13 @@ extend_and_list(Relation rel, uint32 nblocks)
 void
 strata_extent_reserve(Relation rel, uint32 nblocks)
 {
+	reserve_extent(rel, nblocks, 0);
+}
+
+/* The same for runs that have as many at block first or later. */
+static void
+reserve_extent(Relation rel, uint32 nblocks, BlockNumber first)
+{
 	Oid			relid = RelationGetRelid(rel);
 
 	if (nblocks > STRATA_MAX_BLOCK)
@@ -348,7 +389,7 @@ strata_extent_reserve(Relation rel, uint32 nblocks)
 
 			if (spare == NULL)
 				strata_page_mismatch(rel, STRATA_SPARE_BLOCK, SPARE_OBJECT);
-			found = longest_run(spare) >= nblocks;
+			found = spare_find(spare, nblocks, first, InvalidBlockNumber) < spare->nruns;
 			pfree(spare);
 			if (found && (extended == 0 || extended >= growth))
 				break;
@@ -517,7 +558,8 @@ strata_spare_give(Relation rel, const StrataSpareRun *runs, int nruns)
 }
 
 BlockNumber
-strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks)
+strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks,
+							StrataBeforeTruncation before, void *arg)
 {
 	BlockNumber end;
 	Buffer		buffer;
@@ -542,18 +584,20 @@ strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks)
 		return 0;
 
 	/* Nobody else can be at the pages now, but somebody may have been. */
+	spare = strata_spare_read(rel);
+	free_blocks = trailing_run(spare, end);
+	pfree(spare);
+	if (free_blocks == 0 || free_blocks < min_blocks)
+	{
+		UnlockRelation(rel, AccessExclusiveLock);
+		return 0;
+	}
+	before(arg);
+
 	record = GenericXLogStart(rel);
 	buffer = strata_spare_lock(rel);
 	page = GenericXLogRegisterBuffer(record, buffer, 0);
 	spare = strata_page_spare(page);
-	free_blocks = trailing_run(spare, end);
-	if (free_blocks == 0 || free_blocks < min_blocks)
-	{
-		GenericXLogAbort(record);
-		UnlockReleaseBuffer(buffer);
-		UnlockRelation(rel, AccessExclusiveLock);
-		return 0;
-	}
 	spare_set_length(page, spare->nruns - 1);
 	lsn = GenericXLogFinish(record);
 	UnlockReleaseBuffer(buffer);

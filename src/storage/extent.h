@@ -64,14 +64,25 @@ strata_page_spare(Page page)
 extern Buffer strata_spare_lock(Relation rel);
 
 /*
- * Take nblocks from the spare page image (a page registered with GenericXLog):
- * changes the image and fills out with block, count and a new owner id.
- * False, image unchanged, when no run is long enough.
+ * Take nblocks from the spare page image (a page registered with GenericXLog),
+ * the lowest ones there are: changes the image and fills out with block, count
+ * and a new owner id.  False, image unchanged, when no run has as many before
+ * block limit (InvalidBlockNumber: no limit).
  */
-extern bool strata_spare_take(Page spare, uint32 nblocks, StrataExtent *out);
+extern bool strata_spare_take(Page spare, uint32 nblocks, BlockNumber limit,
+							  StrataExtent *out);
 
 /* Take an extent in a record of its own (passes).  Extends when need be. */
 extern void strata_extent_take(Relation rel, uint32 nblocks, StrataExtent *out);
+
+/*
+ * The same, but only before block limit, or else false, with nothing done; and
+ * from a run that has as many at block first or later.
+ */
+extern bool strata_extent_take_before(Relation rel, uint32 nblocks, BlockNumber limit,
+									  StrataExtent *out);
+extern void strata_extent_take_behind(Relation rel, uint32 nblocks, BlockNumber first,
+									  StrataExtent *out);
 
 /*
  * See to it that the spare page has a run of nblocks at this moment (another
@@ -91,10 +102,13 @@ extern uint64 strata_spare_give(Relation rel, const StrataSpareRun *runs, int nr
 /*
  * Take a free tail of at least min_blocks off the spare page by a logged
  * record, then truncate the file, under a conditional AccessExclusiveLock.
- * Returns the number of blocks given back to the file system.  Caller (sweep)
- * holds pass and extent lock.
+ * before is called once that lock is held and the file will be cut, before
+ * anything is changed.  Returns the number of blocks given back to the file
+ * system.  Caller (sweep) holds pass and extent lock.
  */
-extern BlockNumber strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks);
+typedef void (*StrataBeforeTruncation)(void *arg);
+extern BlockNumber strata_extent_truncate_tail(Relation rel, BlockNumber min_blocks,
+											   StrataBeforeTruncation before, void *arg);
 
 /*
  * Append nblocks zero pages to the file.  The caller holds the extent lock and
@@ -104,6 +118,9 @@ extern void strata_extend_file(Relation rel, uint32 nblocks);
 
 /* Copy the spare page; NULL for an empty store.  palloc'd. */
 extern StrataSpareData *strata_spare_read(Relation rel);
+
+/* What the free extents on it come to; bytes. */
+extern int64 strata_spare_bytes(Relation rel);
 
 /* ---- bytes of an extent (STRATA_PAGE_DATA pages) ---- */
 

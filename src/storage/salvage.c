@@ -102,7 +102,7 @@ read_buffer(void *arg)
 {
 	PageRead   *read = (PageRead *) arg;
 	Buffer		buffer = ReadBufferExtended(read->rel, MAIN_FORKNUM, read->block, RBM_NORMAL,
-											read->strategy);
+									   read->strategy);
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(read->copy, BufferGetPage(buffer), BLCKSZ);

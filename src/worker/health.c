@@ -8,8 +8,9 @@
  * its merges fail, are blocked, or do not keep up, and whether its key index
  * gives exact answers.  Waits for nobody.
  *
- * A backlog is said to grow when it is larger than at the last call for the
- * same store, at least a minute ago, and beyond what the triggers allow.
+ * A backlog is said to grow when it is larger than at the last look at the
+ * store, by a worker or by this, at least a minute ago, and beyond what the
+ * triggers allow.
  *
  * IDENTIFICATION
  *	  src/worker/health.c
@@ -34,14 +35,11 @@
 
 PG_FUNCTION_INFO_V1(strata_health_info);
 
-#define HEALTH_NCOLUMNS			4
+#define HEALTH_NCOLUMNS			5
 
 /* More than so many times the count trigger is a backlog. */
 #define HEALTH_BACKLOG_FACTOR	4
 #define HEALTH_BACKLOG_DEFAULT	64
-
-/* A look within this time after the last one is the same look. */
-#define HEALTH_LOOK_SEC			60
 
 static void
 report(ReturnSetInfo *rsinfo, const char *severity, Oid store, const char *what,
@@ -55,6 +53,23 @@ report(ReturnSetInfo *rsinfo, const char *severity, Oid store, const char *what,
 	isnull[1] = !OidIsValid(store);
 	values[2] = CStringGetTextDatum(what);
 	values[3] = CStringGetTextDatum(advice);
+	values[4] = BoolGetDatum(false);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+}
+
+/* Space that a sweep could not free; strata.health() adds who holds it. */
+static void
+report_pinned(ReturnSetInfo *rsinfo, Oid store, int64 bytes)
+{
+	Datum		values[HEALTH_NCOLUMNS];
+	bool		isnull[HEALTH_NCOLUMNS] = {0};
+
+	values[0] = CStringGetTextDatum("warning");
+	values[1] = ObjectIdGetDatum(store);
+	values[2] = CStringGetTextDatum(psprintf("about " INT64_FORMAT " kB cannot be reclaimed: an old snapshot may still see them",
+											 bytes / 1024));
+	isnull[3] = true;
+	values[4] = BoolGetDatum(true);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 }
 
@@ -85,30 +100,6 @@ check_server(ReturnSetInfo *rsinfo)
 			   "Increase max_worker_processes, or set strata.max_workers lower.");
 }
 
-/* How much the backlog has grown since the last look; that becomes this one. */
-static int64
-backlog_growth(Oid ftrelid, int64 bytes)
-{
-	StrataSharedStore *shared;
-	TimestampTz now = GetCurrentTimestamp();
-	int64		growth = 0;
-
-	if (strata_shared == NULL)
-		return 0;
-	shared = strata_store_lock(ftrelid, true);
-	if (shared == NULL)
-		return 0;
-	if (shared->looked_at != 0)
-		growth = bytes - shared->looked_bytes;
-	if (shared->looked_at == 0 || now - shared->looked_at > HEALTH_LOOK_SEC * USECS_PER_SEC)
-	{
-		shared->looked_at = now;
-		shared->looked_bytes = bytes;
-	}
-	strata_store_unlock();
-	return growth;
-}
-
 static void
 check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 {
@@ -116,10 +107,7 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 	StrataManifest *manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
 	StrataSharedStore known = {0};
 	StrataDebt	debt;
-	uint64		rows;
-	uint64		bytes;
-	uint64		merged = 0;
-	uint32		active[STRATA_MAX_SHARDS];
+	StrataGrowth growth;
 	int			limit;
 	bool		present;
 
@@ -139,28 +127,24 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 			   "Look for it in pg_stat_activity.backend_xid and pg_prepared_xacts, and end it.");
 
 	strata_debt(store, storage, GetCurrentTimestamp(), &debt);
-	strata_log_totals(storage, store->nshards, &rows, &bytes, active);
-	for (int shard = 0; shard < store->nshards; shard++)
-		merged += manifest->shards[shard].bytes;
 	limit = options->merge_after_generations > 0 ?
 				options->merge_after_generations * HEALTH_BACKLOG_FACTOR :
 				HEALTH_BACKLOG_DEFAULT;
-	if (bytes >= merged)
-	{
-		int64		growth = backlog_growth(store->ftrelid, (int64) (bytes - merged));
+	(void) strata_debt_growth(&debt, true, &growth);
+	if (debt.sealed > limit && growth.bytes > 0)
+		report(rsinfo, "warning", store->ftrelid,
+			   psprintf("%d generations are pending, and the backlog grows", debt.sealed),
+			   options->auto_merge ?
+			   "Increase strata.max_workers or merge_max_bytes, or write less." :
+			   "The table's option auto_merge is off: call strata.drain().");
+	else if (debt.sealed > limit)
+		report(rsinfo, "info", store->ftrelid,
+			   psprintf("%d generations are pending", debt.sealed),
+			   options->auto_merge ? "They are being merged, pass by pass." :
+			   "The table's option auto_merge is off: call strata.drain().");
 
-		if (debt.sealed > limit && growth > 0)
-			report(rsinfo, "warning", store->ftrelid,
-				   psprintf("%d generations are pending, and the backlog grows", debt.sealed),
-				   options->auto_merge ?
-				   "Increase strata.max_workers or merge_max_bytes, or write less." :
-				   "The table's option auto_merge is off: call strata.drain().");
-		else if (debt.sealed > limit)
-			report(rsinfo, "info", store->ftrelid,
-				   psprintf("%d generations are pending", debt.sealed),
-				   options->auto_merge ? "They are being merged, pass by pass." :
-				   "The table's option auto_merge is off: call strata.drain().");
-	}
+	if (known.vain_sweeps > 0)
+		report_pinned(rsinfo, store->ftrelid, known.unswept_bytes);
 
 	if (store->key.natts > 0 && manifest->ngroups > 0 &&
 		!OidIsValid(strata_keyindex_find(storage, &present)))

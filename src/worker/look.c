@@ -36,6 +36,9 @@
 #define UPKEEP_SMALL_GROUPS		8
 #define UPKEEP_DEAD_FRACTION	8
 
+/* A look at the backlog within this time after the last one is the same look. */
+#define LOOK_PAUSE_SEC			60
+
 /* Shard states, and the sealed pending generations after them. */
 static int
 debt_states(StrataStore *store, Relation storage, StrataShardState *states)
@@ -72,6 +75,9 @@ strata_debt(StrataStore *store, Relation storage, TimestampTz now, StrataDebt *d
 	const StrataOptions *options = store->options;
 	TimestampTz interval = (TimestampTz) options->merge_interval * USECS_PER_SEC;
 	StrataShardState states[STRATA_MAX_SHARDS];
+	uint64		rows;
+	uint64		bytes;
+	uint32		active[STRATA_MAX_SHARDS];
 
 	memset(debt, 0, sizeof(*debt));
 	debt->store = store->ftrelid;
@@ -83,6 +89,11 @@ strata_debt(StrataStore *store, Relation storage, TimestampTz now, StrataDebt *d
 		debt->sealed = 0;
 		return;
 	}
+
+	strata_log_totals(storage, store->nshards, &rows, &bytes, active);
+	debt->bytes = (int64) bytes;
+	for (int shard = 0; shard < store->nshards; shard++)
+		debt->bytes -= (int64) states[shard].bytes;
 
 	for (int shard = 0; shard < store->nshards; shard++)
 	{
@@ -125,7 +136,37 @@ strata_debt(StrataStore *store, Relation storage, TimestampTz now, StrataDebt *d
 		debt->trigger = STRATA_TRIGGER_TIME;
 }
 
+bool
+strata_debt_growth(const StrataDebt *debt, bool make, StrataGrowth *growth)
+{
+	StrataSharedStore *shared;
+	TimestampTz now = GetCurrentTimestamp();
+
+	memset(growth, 0, sizeof(*growth));
+	if (strata_shared == NULL)
+		return false;
+	shared = strata_store_lock(debt->store, make);
+	if (shared == NULL)
+		return false;
+	growth->since = shared->looked_at;
+	if (shared->looked_at != 0)
+		growth->bytes = debt->bytes - shared->looked_bytes;
+	if (now - shared->looked_at > LOOK_PAUSE_SEC * USECS_PER_SEC)
+	{
+		shared->looked_at = now;
+		shared->looked_bytes = debt->bytes;
+	}
+	strata_store_unlock();
+	return true;
+}
+
 /* ---- upkeep ---- */
+
+bool
+strata_upkeep_sparse(const StrataManifest *manifest, const StrataCompactNeed *need)
+{
+	return need->sparse > 0 && need->dead_bytes > manifest->stored_bytes / UPKEEP_DEAD_FRACTION;
+}
 
 void
 strata_take_stock(StrataStore *store, Relation storage)
@@ -134,12 +175,12 @@ strata_take_stock(StrataStore *store, Relation storage)
 	StrataCompactNeed need;
 	StrataSharedStore *shared;
 
-	strata_compact_need(store, manifest, &need);
+	strata_compact_need(store, manifest, false, &need);
 	shared = strata_store_lock(store->ftrelid, true);
 	if (shared != NULL)
 	{
 		shared->compact_due = need.small + need.sparse >= UPKEEP_SMALL_GROUPS ||
-			(need.sparse > 0 && need.dead_bytes > manifest->stored_bytes / UPKEEP_DEAD_FRACTION);
+			strata_upkeep_sparse(manifest, &need);
 		strata_store_unlock();
 	}
 	strata_manifest_release(manifest);

@@ -120,14 +120,16 @@ typedef struct StrataSharedStore
 
 	/* what upkeep is due */
 	bool		compact_due;
-	TimestampTz shorten_at;		/* if nothing is merged before; 0: no need */
+	TimestampTz settle_at;		/* if nothing is merged before; 0: no need */
+	int			vain_settles;	/* in a row: nothing came of it */
+	int64		settled_bytes;	/* smallest size of the file since a merge */
 	int64		unswept_bytes;	/* taken out of use since the last sweep */
 	int64		dead_tids;		/* superseded since the key index was swept */
 	int64		changed_rows;	/* since the last ANALYZE */
 	TimestampTz next_sweep;
 	int			vain_sweeps;	/* in a row: most was still needed */
 
-	/* the last look at the backlog, by strata.health() */
+	/* the last look at the backlog */
 	TimestampTz looked_at;
 	int64		looked_bytes;
 } StrataSharedStore;

@@ -7,9 +7,15 @@
  * Passes change a store, so upkeep follows a pass; what a pass took out of use
  * is counted in the store's shared state, and each kind of upkeep is done when
  * that pays: when it is a part of the whole, so that the cost per merged row is
- * bounded however large the store is.  What was cut off by its bound, what an
- * old snapshot kept from being freed, and shortening the file of a store that
- * has become quiet, make the store due again.
+ * bounded however large the store is.  What was cut off by its bound, and what
+ * an old snapshot kept from being freed, make the store due again.
+ *
+ * A store that is written to makes use of its free space.  One that has become
+ * quiet is settled: compacted thoroughly, what lies at the file's end moved to
+ * free space before it, swept whatever it frees, and so on until nothing is
+ * gained any more.  When nothing comes of it though there is something to gain
+ * (an old snapshot, readers that keep sweep from truncating), it is tried again
+ * less and less often.
  *
  * Each step is a transaction of its own (worker.c), with the locks of what it
  * calls; none waits for a lock.
@@ -21,9 +27,12 @@
  */
 #include "worker/worker.h"
 
+#include "storage/extent.h"
+
 #include "access/table.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -38,8 +47,22 @@
 #define SWEEP_PAUSE_MAX_SEC		600
 #define SWEEP_PAUSE_FACTOR		20
 
-/* Shorten the file of a store of which nothing was merged for so long. */
-#define SHORTEN_QUIET_SEC		30
+/*
+ * A compaction rewrites what fits the free space, or so much of the file: the
+ * next one has the space of what this one takes out of use.
+ */
+#define COMPACT_GROWTH_FRACTION 8
+
+/*
+ * Quiet is a store of which nothing was merged for merge_interval, within these
+ * bounds.
+ */
+#define SETTLE_QUIET_MIN_SEC	5
+#define SETTLE_QUIET_SEC		30
+#define SETTLE_PAUSE_MAX_SEC	600
+
+/* After so many times in vain nothing is moved any more, only swept. */
+#define SETTLE_TRIES			8
 
 /* Sweep the key index, too, when so many of its entries are dead. */
 #define SWEEP_TIDS_MIN			10000
@@ -63,8 +86,8 @@ strata_upkeep_at(const StrataSharedStore *shared)
 
 	if (shared->compact_due)
 		return 0;
-	if (shared->shorten_at != 0)
-		at = shared->shorten_at;
+	if (shared->settle_at != 0)
+		at = shared->settle_at;
 	if (shared->unswept_bytes >= SWEEP_IDLE_BYTES)
 		at = Min(at, shared->next_sweep);
 	return at;
@@ -93,13 +116,15 @@ strata_worker_take_stock(StrataDebt *debt)
 }
 
 static StrataCompactResult compact_result;
-static bool compact_shorten;
+static bool compact_thorough;
+static int64 compact_growth;
 
 /* StrataWorkerStep */
 static void
 step_compact(StrataDebt *debt)
 {
-	pass_ran = strata_compact_pass(debt->store, -1, compact_shorten, true, &compact_result);
+	pass_ran = strata_compact_pass(debt->store, -1, compact_growth, compact_thorough, true,
+								   &compact_result);
 }
 
 static StrataSweepResult sweep_result;
@@ -114,7 +139,9 @@ step_sweep(StrataDebt *debt)
 
 static int64 store_rows;
 static int64 store_bytes;
-static bool store_can_shorten;
+static int64 store_growth;		/* that a compaction may cause */
+static bool store_unsettled;	/* apart from what is to be swept */
+static int store_quiet_sec;
 
 /* StrataWorkerStep: how large the store is, to weigh upkeep against. */
 static void
@@ -123,16 +150,26 @@ step_size(StrataDebt *debt)
 	StrataStore *store;
 	Relation	storage;
 	StrataManifest *manifest;
+	StrataCompactNeed need;
 
-	store_rows = store_bytes = 0;
-	store_can_shorten = false;
+	store_rows = store_bytes = store_growth = 0;
+	store_unsettled = false;
+	store_quiet_sec = SETTLE_QUIET_SEC;
 	if (!strata_worker_open_store(debt->store, AccessShareLock, &store, &storage))
 		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
 	store_rows = (int64) manifest->live_rows;
 	store_bytes = (int64) RelationGetNumberOfBlocks(storage) * BLCKSZ;
-	store_can_shorten = strata_compact_can_shorten(manifest, storage);
+	strata_compact_need(store, manifest, true, &need);
+	store_unsettled = strata_upkeep_sparse(manifest, &need) ||
+		strata_shorten_plan(store, storage, manifest, NULL) != NULL;
+	store_growth = Max(strata_spare_bytes(storage),
+					   Max(store_bytes / COMPACT_GROWTH_FRACTION,
+						   store->options->row_group_bytes / 2));
+	if (store->options->merge_interval > 0)
+		store_quiet_sec = Max(Min(store_quiet_sec, store->options->merge_interval),
+							  SETTLE_QUIET_MIN_SEC);
 	strata_manifest_release(manifest);
 	PopActiveSnapshot();
 	table_close(storage, NoLock);
@@ -147,6 +184,10 @@ step_analyze(StrataDebt *debt)
 												  get_rel_name(debt->store));
 	StringInfoData command;
 
+	/* ANALYZE would not wait either, but does not say that it did nothing. */
+	pass_ran = ConditionalLockRelationOid(debt->store, ShareUpdateExclusiveLock);
+	if (!pass_ran)
+		return;
 	initStringInfo(&command);
 	appendStringInfo(&command, "ANALYZE (SKIP_LOCKED) %s", name);
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -165,6 +206,9 @@ compact_store(StrataDebt *debt, const char *name)
 	const StrataCompactResult *result = &compact_result;
 	StrataSharedStore *shared;
 
+	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
+		return false;
+	compact_growth = Max(store_growth, 1);
 	if (!strata_worker_run_step(STRATA_TASK_COMPACT, debt, step_compact))
 		return false;
 	shared = strata_store_lock(debt->store, true);
@@ -174,22 +218,23 @@ compact_store(StrataDebt *debt, const char *name)
 	{
 		if (pass_ran)
 			shared->compact_due = result->row_groups_left > 0;
-		if (pass_ran && result->row_groups_read > 0)
+		if (pass_ran && result->blocks_gone > 0)
 		{
 			shared->compactions++;
 			shared->bytes_written += result->bytes_written;
 			shared->busy_usec += result->ended - result->started;
-			shared->unswept_bytes += result->bytes_read;
+			shared->unswept_bytes += result->blocks_gone * BLCKSZ;
 			shared->dead_tids += result->rows_moved + result->rows_dropped;
 		}
 		strata_store_unlock();
 	}
-	if (pass_ran && result->row_groups_read > 0)
+	if (pass_ran && result->blocks_gone > 0)
 		ereport(LOG,
 				(errmsg("strata: compacted " INT64_FORMAT " row groups of %s into " INT64_FORMAT
-						": " INT64_FORMAT " rows moved, " INT64_FORMAT " dropped; " INT64_FORMAT " ms",
+						": " INT64_FORMAT " rows moved, " INT64_FORMAT " dropped, " INT64_FORMAT
+						" blocks out of use; " INT64_FORMAT " ms",
 						result->row_groups_read, name, result->row_groups_written,
-						result->rows_moved, result->rows_dropped,
+						result->rows_moved, result->rows_dropped, result->blocks_gone,
 						(result->ended - result->started) / 1000)));
 	return true;
 }
@@ -211,21 +256,24 @@ sweep_store(StrataDebt *debt, const char *name)
 	{
 		int64		freed = sweep_result.blocks_freed * BLCKSZ;
 
-		/* What an old snapshot kept from being freed is due another time. */
-		if (freed >= shared->unswept_bytes / 2)
-		{
-			shared->unswept_bytes = 0;
+		/*
+		 * What an old snapshot kept from being freed is due another time; the
+		 * last pass's garbage still is for every statement that runs.  A little
+		 * may be nothing but a bad estimate.
+		 */
+		if (freed >= shared->unswept_bytes / SWEEP_FRACTION)
 			shared->vain_sweeps = 0;
-		}
 		else
-		{
-			shared->unswept_bytes -= freed;
 			shared->vain_sweeps++;
-		}
+		shared->unswept_bytes -= freed;
+		if (shared->unswept_bytes < SWEEP_IDLE_BYTES)
+			shared->unswept_bytes = 0;
 		shared->next_sweep = ended +
 			Max(shared->vain_sweeps == 0 ? USECS_PER_SEC :
 				strata_worker_backoff(shared->vain_sweeps, 1, SWEEP_PAUSE_MAX_SEC),
 				(ended - started) * SWEEP_PAUSE_FACTOR);
+		if (shared->unswept_bytes >= SWEEP_IDLE_BYTES)
+			strata_worker_note_due(shared->next_sweep);
 		if (sweep_with_index)
 			shared->dead_tids = 0;
 		shared->sweeps++;
@@ -242,23 +290,56 @@ sweep_store(StrataDebt *debt, const char *name)
 	return true;
 }
 
+/* Is the space worth a sweep while there is something to be merged? */
+static bool
+sweep_pays(const StrataSharedStore *known, bool idle)
+{
+	return known->next_sweep <= GetCurrentTimestamp() &&
+		known->unswept_bytes >= (idle ? SWEEP_IDLE_BYTES :
+								 Max(SWEEP_MIN_BYTES, store_bytes / SWEEP_FRACTION));
+}
+
+bool
+strata_sweep_ahead(StrataDebt *debt, const char *name)
+{
+	StrataSharedStore known;
+
+	if (!strata_store_look(debt->store, &known) || known.unswept_bytes < SWEEP_MIN_BYTES ||
+		known.next_sweep > GetCurrentTimestamp())
+		return true;
+	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
+		return false;
+	sweep_with_index = false;
+	return !sweep_pays(&known, false) || sweep_store(debt, name);
+}
+
 /*
- * A store that is written to makes use of its free space; only one that has
- * been quiet for a while is worth shortening.
+ * When to settle the store, or to go on with it.  idle: nothing was merged;
+ * tried: it was just done, in vain unless gained or the file is smaller than it
+ * was before.
  */
 static void
-note_shorten(Oid ftrelid, TimestampTz now)
+note_settle(Oid ftrelid, bool idle, bool tried, bool gained)
 {
 	StrataSharedStore *shared = strata_store_lock(ftrelid, false);
+	TimestampTz now = GetCurrentTimestamp();
 
 	if (shared == NULL)
 		return;
-	shared->shorten_at = store_can_shorten ?
-		Max(shared->last_merge + SHORTEN_QUIET_SEC * USECS_PER_SEC,
-								 now + SWEEP_PAUSE_SEC * USECS_PER_SEC) :
-							 0;
-	if (shared->shorten_at != 0)
-		strata_worker_note_due(shared->shorten_at);
+	if (!idle || gained || (tried && store_bytes < shared->settled_bytes))
+		shared->vain_settles = 0;
+	else if (tried)
+		shared->vain_settles++;
+	if (!idle || (tried && store_bytes < shared->settled_bytes))
+		shared->settled_bytes = store_bytes;
+	shared->settle_at = 0;
+	if (store_unsettled || shared->unswept_bytes > 0)
+	{
+		if (shared->vain_settles > 0)
+			now += strata_worker_backoff(shared->vain_settles, 1, SETTLE_PAUSE_MAX_SEC);
+		shared->settle_at = Max(shared->last_merge + store_quiet_sec * USECS_PER_SEC, now);
+		strata_worker_note_due(shared->settle_at);
+	}
 	strata_store_unlock();
 }
 
@@ -267,34 +348,40 @@ bool
 strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
 {
 	StrataSharedStore known;
-	TimestampTz now;
+	bool		settle;
+	bool		moved = false;
+	bool		gained = false;
 
 	*more = false;
 	if (!strata_store_look(debt->store, &known))
 		return true;
-	compact_shorten = idle && known.shorten_at != 0 &&
-		known.shorten_at <= GetCurrentTimestamp();
-	if ((known.compact_due || compact_shorten) && !compact_store(debt, name))
-		return false;
+	settle = idle && known.settle_at != 0 && known.settle_at <= GetCurrentTimestamp();
+	compact_thorough = settle && known.vain_settles < SETTLE_TRIES;
+	if (known.compact_due || compact_thorough)
+	{
+		if (!compact_store(debt, name))
+			return false;
+		moved = pass_ran && compact_result.blocks_gone > 0;
+		gained = moved && compact_result.rows_dropped > 0;
+	}
 	if (!strata_store_look(debt->store, &known))
 		return true;
 	*more = known.compact_due && pass_ran;
 	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
 		return false;
 
-	now = GetCurrentTimestamp();
-	if (known.next_sweep <= now &&
-		known.unswept_bytes >= (idle ? SWEEP_IDLE_BYTES :
-								Max(SWEEP_MIN_BYTES, store_bytes / SWEEP_FRACTION)))
+	if (settle || sweep_pays(&known, idle))
 	{
 		sweep_with_index = known.dead_tids >= SWEEP_TIDS_MIN &&
 			known.dead_tids >= store_rows / SWEEP_TIDS_FRACTION;
 		if (!sweep_store(debt, name) ||
 			!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
 			return false;
+		gained |= pass_ran && !moved && sweep_result.blocks_freed > 0;
 	}
 	else if (known.unswept_bytes >= SWEEP_IDLE_BYTES)
-		strata_worker_note_due(Max(known.next_sweep, now + SWEEP_PAUSE_SEC * USECS_PER_SEC));
+		strata_worker_note_due(Max(known.next_sweep,
+								   GetCurrentTimestamp() + SWEEP_PAUSE_SEC * USECS_PER_SEC));
 
 	if (known.changed_rows >= ANALYZE_MIN_ROWS + store_rows / ANALYZE_FRACTION)
 	{
@@ -302,7 +389,7 @@ strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
 
 		if (!strata_worker_run_step(STRATA_TASK_ANALYZE, debt, step_analyze))
 			return false;
-		shared = strata_store_lock(debt->store, true);
+		shared = pass_ran ? strata_store_lock(debt->store, true) : NULL;
 		if (shared != NULL)
 		{
 			shared->changed_rows = 0;
@@ -310,6 +397,6 @@ strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
 			strata_store_unlock();
 		}
 	}
-	note_shorten(debt->store, now);
+	note_settle(debt->store, idle, settle, gained);
 	return true;
 }

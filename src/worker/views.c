@@ -41,7 +41,7 @@ PG_FUNCTION_INFO_V1(strata_merge_memory_info);
 
 #define WORKERS_NCOLUMNS		11
 #define STAT_NCOLUMNS			15
-#define STATES_NCOLUMNS			8
+#define STATES_NCOLUMNS			10
 
 static const char *const task_names[] = {"look", "seal", "merge", "compact", "sweep", "analyze"};
 static const char *const trigger_names[] = {NULL, "count", "time"};
@@ -211,6 +211,7 @@ typedef struct WantedLook
 {
 	Oid			ftrelid;
 	StrataTrigger trigger;
+	StrataGrowth growth;
 } WantedLook;
 
 /* StrataLook: what is wanted of a store now; waits for nobody. */
@@ -234,6 +235,7 @@ wanted_now(void *arg)
 	storage = table_open(oid, NoLock);
 	strata_debt(store, storage, GetCurrentTimestamp(), &debt);
 	look->trigger = debt.trigger;
+	(void) strata_debt_growth(&debt, false, &look->growth);
 	table_close(storage, NoLock);
 	strata_store_close(store);
 }
@@ -252,7 +254,7 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 	{
 		Oid			ftrelid = lfirst_oid(lc);
 		StrataSharedStore known = {0};
-		WantedLook	look = {ftrelid, STRATA_TRIGGER_NONE};
+		WantedLook	look = {.ftrelid = ftrelid, .trigger = STRATA_TRIGGER_NONE};
 		char	   *message;
 		Datum		values[STATES_NCOLUMNS];
 		bool		isnull[STATES_NCOLUMNS] = {0};
@@ -272,6 +274,9 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 		set_text(values, isnull, 5, known.failed_at != 0 && is_owner(ftrelid) ? known.error : NULL);
 		set_time(values, isnull, 6, known.failed_at);
 		set_time(values, isnull, 7, known.next_try);
+		values[8] = Int64GetDatum(look.growth.bytes);
+		isnull[8] = look.growth.since == 0;
+		set_time(values, isnull, 9, look.growth.since);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 	}
 	return (Datum) 0;

@@ -4,11 +4,12 @@
  *	  A worker: looks at every store of one database, does what is due, goes.
  *
  * In rounds: look at all stores, each in a transaction of its own; then one
- * bounded pass for each that is due, the oldest debt first; then look again.
- * So a store with a long backlog gets on, and others get their turn between
- * its passes.  Upkeep (compaction, sweep, ANALYZE, each when it pays) follows
- * a store's pass and is bounded like one.  With nothing due the worker tells
- * the launcher when something will be, and ends.
+ * bounded pass for each that is due, the oldest debt first, and again for those
+ * that want more; after a second or so look again.  So a store with a long
+ * backlog gets on, and others get their turn between its passes.  Upkeep
+ * (compaction, sweep, ANALYZE, each when it pays) follows a store's pass and is
+ * bounded like one.  With nothing due the worker tells the launcher when
+ * something will be, and ends.
  *
  * Several workers can be at work in a database: the pass lock, never waited
  * for, decides who does what.
@@ -80,6 +81,13 @@
 #define WORKER_REFUSED_SEC		60
 #define WORKER_REFUSED_MAX_SEC	3600
 
+/*
+ * Stores that want more than one pass get it without a look at all the others,
+ * for so long, or so many times as long as that look took.
+ */
+#define WORKER_LOOK_SEC			1
+#define WORKER_LOOK_FACTOR		4
+
 /* Caches are emptied after so many stores, lest they hold all of them. */
 #define WORKER_CACHED_STORES	256
 
@@ -90,7 +98,7 @@ typedef struct Worker
 	StrataSharedDatabase *database; /* NULL likewise */
 	TimestampTz started;
 	TimestampTz next_due;		/* known so far in this round */
-	int			looked;			/* stores looked at since caches were emptied */
+	int			cached;			/* turns of stores since caches were emptied */
 	bool		finished;		/* ended in good order */
 	MemoryContext mcxt;			/* of a round */
 } Worker;
@@ -466,6 +474,17 @@ step_look(StrataDebt *debt)
 	strata_store_close(store);
 }
 
+/* After each look and each turn of a store. */
+static void
+bound_caches(void)
+{
+	if (++worker.cached >= WORKER_CACHED_STORES)
+	{
+		worker.cached = 0;
+		InvalidateSystemCaches();
+	}
+}
+
 static void
 look_at(Oid ftrelid, List **due)
 {
@@ -474,6 +493,7 @@ look_at(Oid ftrelid, List **due)
 	bool		have = strata_store_look(ftrelid, &known);
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz upkeep;
+	StrataGrowth growth;
 	StrataDebt *debt;
 
 	if (have && known.next_try > now)
@@ -489,6 +509,7 @@ look_at(Oid ftrelid, List **due)
 		return;
 
 	/* Kept for the views, if the store has a state at all. */
+	(void) strata_debt_growth(debt, false, &growth);
 	shared = strata_store_lock(ftrelid, false);
 	if (shared != NULL)
 	{
@@ -506,12 +527,7 @@ look_at(Oid ftrelid, List **due)
 		if (have && known.failures > 0 && known.failed_task <= STRATA_TASK_MERGE)
 			note_success(ftrelid);
 	}
-
-	if (++worker.looked >= WORKER_CACHED_STORES)
-	{
-		worker.looked = 0;
-		InvalidateSystemCaches();
-	}
+	bound_caches();
 }
 
 static int
@@ -614,7 +630,7 @@ merged(Oid ftrelid, const char *name)
 		shared->bytes_written += record->bytes_written;
 		shared->busy_usec += usec;
 		shared->last_merge = record->ended;
-		shared->unswept_bytes += record->bytes_merged;
+		shared->unswept_bytes += record->bytes_merged - record->bytes_adopted;
 		shared->dead_tids += record->rows_replaced + record->rows_deleted;
 		shared->changed_rows += record->rows_inserted + record->rows_replaced +
 			record->rows_deleted;
@@ -666,6 +682,8 @@ work_on(StrataDebt *debt)
 	{
 		if (debt->seal && !strata_worker_run_step(STRATA_TASK_SEAL, debt, step_seal))
 			return false;
+		if (!strata_sweep_ahead(debt, name))
+			return false;
 		if (!strata_worker_run_step(STRATA_TASK_MERGE, debt, step_merge))
 			return false;
 		if (!pass_ran)
@@ -708,8 +726,11 @@ work_round(void)
 	ListCell   *lc;
 	bool		missing;
 	bool		progress = false;
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz looked_at;
+	TimestampTz look_again;
 
-	worker.next_due = GetCurrentTimestamp() + WORKER_IDLE_SEC * USECS_PER_SEC;
+	worker.next_due = started + WORKER_IDLE_SEC * USECS_PER_SEC;
 	stores = list_stores(&missing);
 	if (missing)
 	{
@@ -731,15 +752,29 @@ work_round(void)
 		look_at(lfirst_oid(lc), &due);
 	}
 
-	list_sort(due, compare_debts);
+	looked_at = GetCurrentTimestamp();
+	look_again = looked_at + Max(WORKER_LOOK_SEC * USECS_PER_SEC,
+								 (looked_at - started) * WORKER_LOOK_FACTOR);
 	if (list_length(due) > 1 && worker.database != NULL && strata_max_workers > 1)
-		strata_shared_visit(worker.database, GetCurrentTimestamp());
-	foreach (lc, due)
+		strata_shared_visit(worker.database, looked_at);
+
+	/* With thousands of stores, looking at all costs more than a pass. */
+	do
 	{
-		if (must_leave())
-			return false;
-		progress |= work_on((StrataDebt *) lfirst(lc));
-	}
+		List	   *again = NIL;
+
+		list_sort(due, compare_debts);
+		foreach (lc, due)
+		{
+			if (must_leave())
+				return false;
+			if (work_on((StrataDebt *) lfirst(lc)))
+				again = lappend(again, lfirst(lc));
+			bound_caches();
+		}
+		progress |= again != NIL;
+		due = again;
+	} while (due != NIL && GetCurrentTimestamp() < look_again);
 	return progress;
 }
 

@@ -64,6 +64,7 @@ typedef struct StrataDebt
 	Oid			store;
 	StrataTrigger trigger;
 	int			sealed;			/* pending sealed generations */
+	int64		bytes;			/* pending */
 	TimestampTz oldest;			/* opening time of the oldest pending, or 0 */
 	bool		seal;			/* an active generation is old enough, too */
 	TimestampTz due;			/* when the time trigger wants it next, or
@@ -78,6 +79,19 @@ typedef struct StrataDebt
 extern void strata_debt(StrataStore *store, Relation storage, TimestampTz now,
 						StrataDebt *debt);
 
+/*
+ * Compare with the last look at the store that was at least a minute ago, by
+ * whomever; this look may become that.  False, with nothing noted: the store
+ * has no shared state and make is false.
+ */
+typedef struct StrataGrowth
+{
+	TimestampTz since;			/* 0: the first look */
+	int64		bytes;			/* pending now less pending then */
+} StrataGrowth;
+
+extern bool strata_debt_growth(const StrataDebt *debt, bool make, StrataGrowth *growth);
+
 /* The number of sealed pending generations alone. */
 extern int	strata_debt_sealed(StrataStore *store, Relation storage);
 
@@ -86,6 +100,9 @@ extern int	strata_debt_sealed(StrataStore *store, Relation storage);
  * the storage and has an active snapshot.
  */
 extern void strata_take_stock(StrataStore *store, Relation storage);
+
+/* Is enough of the base superseded rows in sparse row groups? */
+extern bool strata_upkeep_sparse(const StrataManifest *manifest, const StrataCompactNeed *need);
 
 /* ---- worker.c, for upkeep.c ---- */
 
@@ -124,6 +141,12 @@ extern TimestampTz strata_upkeep_at(const StrataSharedStore *shared);
 
 /* After a merge: see what it left to be done.  False: failed. */
 extern bool strata_worker_take_stock(StrataDebt *debt);
+
+/*
+ * Sweep before a merge, if that pays: what the last pass left is no longer seen
+ * by anybody, most likely, and this one can use its space.  False: failed.
+ */
+extern bool strata_sweep_ahead(StrataDebt *debt, const char *name);
 
 /*
  * Compact, sweep and analyze, each when it pays.  idle: nothing is to be

@@ -126,6 +126,8 @@ sub _ready
 	return if $kind =~ /^(rollback to|release)$/ && !@{ $me->{saves} };
 	return if $kind eq 'finish' && !@{ $self->{prepared} };
 	return if $kind eq 'cursor' && ($step->{s} =~ /^DECLARE c CURSOR WITH HOLD/ ? $me->{cursor} : $step->{s} =~ /^DECLARE/ ? !$in || $me->{cursor} : !$me->{cursor});
+	# Which plans can go back without SCROLL is core's affair.
+	return if $kind eq 'cursor' && $step->{s} =~ /BACKWARD|FIRST|ABSOLUTE/ && !$me->{scroll};
 	return if $step->{level} && $kind ne 'begin' && $in && $me->{level} ne $step->{level};
 
 	# A statement that waits holds some of its locks: which ones depends on the
@@ -221,7 +223,7 @@ sub _settle
 			next;
 		}
 		my $pids = join ',', map { $_->{pid} } @busy;
-		my $waiting = $self->_control->query("SELECT count(*) FROM pg_stat_activity a WHERE pid IN ($pids) AND wait_event_type = 'Lock'$held_up")->{rows}[0];
+		my $waiting = $self->_control->query("SELECT count(*) FROM pg_stat_activity a WHERE pid IN ($pids) AND pg_blocking_pids(pid) <> '{}'$held_up")->{rows}[0];
 		$still = $waiting == @busy ? $still + 1 : 0;
 		last if $still == 4;    # longer than deadlock_timeout
 		die { class => 'hang', text => 'a statement does not end' } if time > $deadline;
@@ -277,7 +279,7 @@ sub _judge
 	my $class;
 	if ($step->{locks} && !$h->{code})
 	{
-		pop @{ $h->{tags} };
+		$h->{tags} = [ $h->{tags}[1] ];
 		@{ $h->{rows} } = grep { length } @{ $h->{rows} };
 	}
 	my @rows = map { my $r = $_->{rows}; join "\n", $step->{ordered} ? @$r : sort @$r } $s, $h;
@@ -292,6 +294,8 @@ sub _judge
 		my $why = $self->_excused($me, $step, $s, $h);
 		$self->_excuse_waits($me, $reborn) unless $why;
 		die { class => $class, text => "session $me->{n}, $class\n" . (defined $self->{log}[-1] ? "  $self->{log}[-1][1]\n" : '') . "  s: " . _show($s) . "\n  h: " . _show($h) } unless $why;
+		# What has committed cannot be undone.
+		die { class => 'abandoned', text => $why } if grep { !$_->{result}{code} && $_->{status} eq 'I' } @$me{qw(s h)};
 		$self->count("excused: $why");
 		$self->_abort($me);
 		return;
@@ -304,7 +308,7 @@ sub _judge
 		$me->{inserted} ||= $step->{rekey} || $step->{s} =~ /INSERT|COPY/;
 	}
 	$me->{level} = $step->{level} if $kind eq 'begin' && !$s->{code};
-	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held)} = ($1 eq 'DECLARE', !!$2); }
+	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held scroll)} = ($1 eq 'DECLARE', !!$2, !!($step->{s} =~ / c SCROLL/)); }
 	$me->{ddl} = 1 if $kind eq 'ddl' && _in($me);
 	if ($me->{s}{status} eq 'E')
 	{
@@ -357,8 +361,8 @@ sub _excused
 	return '40001 for a key that is gone' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && !$h->{code} && ($step->{kind} eq 'insert' || $step->{rekey});
 	# A heap checks a row before it locks the one it replaces.
 	return '40001 instead of a violation' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && $h->{code} =~ /^(22|23)/;
-	# Rows of one statement are judged together.
-	return 'which of two errors' if $step->{kind} eq 'insert' && !$step->{single} && $s->{code} =~ /^23/ && $h->{code} =~ /^23/;
+	# Rows of one statement come in another order, or are judged together.
+	return 'which of two errors' if !$step->{single} && 2 == grep { /^(22|23|40001)/ } $s->{code}, $h->{code};
 	return;
 }
 

@@ -102,12 +102,17 @@ sub pending
 }
 
 # kill -9 of the postmaster and of every process of its: a backend that outlived
-# it would keep the shared memory of the data directory in use.
+# it would keep the shared memory of the data directory in use.  Dead ones that
+# nobody has waited for yet (init can be slow at it) hold nothing, but make the
+# postmaster's lock files look valid.
 sub crash
 {
 	my ($node) = @_;
-	my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	my $lockfile = $node->data_dir . '/postmaster.pid';
+	my ($postmaster) = slurp_file($lockfile) =~ /^(\d+)/;
 	my @children;
+	# Stopped, it starts no more while we count them.
+	kill 'STOP', $postmaster;
 	for my $stat (glob '/proc/[0-9]*/stat')
 	{
 		open my $f, '<', $stat or next;
@@ -116,11 +121,16 @@ sub crash
 	}
 	$node->kill9;
 	kill 'KILL', @children;
-	for (1 .. 600)
+	my $runs = sub {
+		open my $f, '<', "/proc/$_[0]/stat" or return 0;
+		return (<$f> // '') !~ /^\d+ \(.*\) [ZX] /;
+	};
+	for (1 .. 1500)
 	{
-		last unless grep { -e "/proc/$_" } @children;
-		select undef, undef, undef, 0.05;
+		last unless grep { $runs->($_) } $postmaster, @children;
+		select undef, undef, undef, 0.02;
 	}
+	unlink $lockfile, $node->host . '/.s.PGSQL.' . $node->port . '.lock' if !$runs->($postmaster);
 	return;
 }
 

@@ -180,6 +180,11 @@ sub episode
 	my $steps = pick(40, 80, 160, 250);
 	my @in = (0) x $e->{sessions};
 	my $s = 0;
+	for my $n (0 .. $e->{sessions} - 1)
+	{
+		add($e, $n, both('set', "SET work_mem = 64; SET strata.cache_size = '64kB'")) if chance(0.15);
+		add($e, $n, setting($e)) if chance(0.2);
+	}
 	add($e, 0, insert_bulk($e)) if chance(0.8);
 	while (@{ $e->{steps} } < $steps)
 	{
@@ -203,7 +208,9 @@ sub step
 		{
 			$$in = 1;
 			my $level = pick('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'REPEATABLE READ', 'SERIALIZABLE');
-			return both('begin', "BEGIN ISOLATION LEVEL $level", level => $level);
+			my $begin = both('begin', "BEGIN ISOLATION LEVEL $level", level => $level);
+			# Sometimes the snapshot is taken while the table is still free.
+			return chance(0.3) ? ($begin, both('select', 'SELECT sum(v) FROM o')) : $begin;
 		}
 		$$in = 0;
 		return both('end', pick('COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK')) unless chance(0.15);
@@ -224,11 +231,11 @@ sub step
 	return maintenance($e) if $r < 0.91;
 	return setting($e) if $r < 0.93;
 	return cursor($e) if $r < 0.95;
-	return error_step($e) if $r < 0.965;
-	return { kind => 'finish', how => pick('COMMIT', 'COMMIT', 'ROLLBACK') } if $r < 0.97;
+	return error_step($e) if $r < 0.96;
+	return { kind => 'finish', how => pick('COMMIT', 'COMMIT', 'ROLLBACK') } if $r < 0.963;
 	# What a rollback takes back, later statements still believe in.
-	return select_step($e) if $r < 0.995 && $$in && chance(0.7);
-	return ddl($e) if $r < 0.995;
+	return select_step($e) if $r < 0.99 && $$in && chance(0.7);
+	return ddl($e) if $r < 0.99;
 	return both('ddl', 'TRUNCATE t');
 }
 
@@ -414,13 +421,14 @@ sub conflict
 }
 
 # An insert that may leave a row out keeps its key locked on a strata table; the
-# heap has to be told.  (The last tag is then not compared.)
+# heap has to be told, before and (for keys that were waited for) after.
 sub keep_locked
 {
 	my ($e, $rows, $h) = @_;
 	return ($h) if $e->{sessions} == 1 || $h !~ /ON CONFLICT DO NOTHING/;
 	my $list = key_list($e);
-	return ("$h; SELECT FROM t WHERE ($list) IN (SELECT $list FROM ($rows) q) FOR NO KEY UPDATE", 1);
+	my $lock = "SELECT FROM t WHERE ($list) IN (SELECT $list FROM ($rows) q) FOR NO KEY UPDATE";
+	return ("$lock; $h; $lock", 1);
 }
 
 # Some payload columns may be left to their defaults.

@@ -1,4 +1,4 @@
-# The second outage (L7, L8, L11, L12): a merge of a few hundred rows that reads
+# The second outage (L7, L8, L10, L11, L12): a merge of a few hundred rows that reads
 # the whole base because the id index could not give exact answers.
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# Eight writers and a loop of merges (L18, L21, L32, L36, P12, P48): no error, no lost
+# Eight writers and a loop of merges (L18, L19, L21, L32, L36, P12, P48): no error, no lost
 # or doubled row, and nobody waits for a lock that a pass holds.
 use strict;
 use warnings;

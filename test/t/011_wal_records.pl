@@ -33,6 +33,7 @@ sub records_of
 	my $from = sql('SELECT pg_current_wal_insert_lsn()');
 	sql($_) for ref $statements ? @$statements : $statements;
 	my $to = sql('SELECT pg_current_wal_insert_lsn()');
+	return () if $from eq $to;
 	sql('SELECT pg_switch_wal()');
 	my @records;
 	for my $line (split /\n/, sql(
@@ -107,6 +108,14 @@ is(scalar @seal, 1, 'seal: one record');
 is(blocks($seal[0]), join(' ', 2, $first_block, $last_block, $last_block + 1),
 	'over shard page, first page, old tail and new tail');
 
+# ---- an append touches one page, however many generations are pending (L19, L22, L31) ----
+my $many = file_of(make_table('many', "key 'id', auto_merge 'off'"));
+sql(join '', map { "INSERT INTO many VALUES ($_, 'x'); SELECT FROM strata.seal('many');" } 1 .. 50);
+sql("INSERT INTO many VALUES (51, 'x')");
+my @append = touching($many, 0, records_of("INSERT INTO many VALUES (52, 'x')"));
+is(scalar @append, 1, 'a small append over 50 pending generations: one record');
+is(scalar @{ $append[0]{blocks} }, 1, 'over one page');
+
 # ---- bulk pages are logged up to 32 at a time, by full images ----
 @records = records_of("INSERT INTO t " . noisy_rows(400));
 my @pages = grep { $_->{type} eq 'XLOG FPI' } touching($file, 3, @records);
@@ -164,6 +173,14 @@ sub conflict_first
 	is(defined $conflict ? ($records[$conflict]{description} =~ /latestRemovedXid \d+:(\d+)/)[0] : '', $horizon - 1,
 		"$what: it names the horizon less one");
 }
+
+# A sweep that takes nothing cancels nobody.
+sub takes_nothing
+{
+	my ($what, @records) = @_;
+	is(join(' ', map { "$_->{type} " . blocks($_) } grep { $_->{type} eq 'Btree REUSE_PAGE' || takes_something($_) } @records), '',
+		"$what: no conflict record, no change");
+}
 my $horizon_sql = 'SELECT pg_snapshot_xmax(pg_current_snapshot())';
 
 my $index = sql("SELECT indexrelid::regclass FROM pg_index WHERE indrelid = '$storage'::regclass");
@@ -180,6 +197,8 @@ $index = sql("SELECT indexrelid::regclass FROM pg_index WHERE indrelid = '$stora
 $index_file = file_of($index);
 $horizon = sql($horizon_sql);
 conflict_first('TIDs', qr/Btree (VACUUM|DELETE)/, $horizon, records_of("SELECT * FROM strata.sweep('t')"));
+
+takes_nothing('nothing to give back', records_of("SELECT * FROM strata.sweep('t')"));
 
 sql("INSERT INTO t SELECT g, 'pending' FROM generate_series(1, 10) g");
 $horizon = sql($horizon_sql);
@@ -200,6 +219,7 @@ my $reader = $node->background_psql('postgres');
 $reader->query("BEGIN; SELECT count(*) FROM k");
 drain($node, 'k');
 is(sql("SELECT blocks_freed > 128, blocks_truncated FROM strata.sweep('k')"), 't|0', 'a reader keeps sweep from truncating');
+takes_nothing('truncation that cannot be', records_of("SELECT * FROM strata.sweep('k')"));
 $reader->query('COMMIT');
 $horizon = sql($horizon_sql);
 conflict_first('truncation', qr/Storage TRUNCATE/, $horizon, records_of("SELECT * FROM strata.sweep('k')"));

@@ -1,6 +1,7 @@
 # Merging that nobody calls: the two triggers, each alone and turned off (L2, L23,
 # L24), no registration (L28, L29), no user statement that merges (L20), a
-# restart (L27), what is logged, and an idle server that does nothing (P69).
+# restart (L27), views while a merge hangs (L48), what is logged, and an idle
+# server that does nothing (P69).
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -127,6 +128,9 @@ for my $point ('worker-step', 'pass-begin', 'pass-group-written', 'pass-before-m
 			'merge by_time write 1', 'strata.workers shows what it does');
 	}
 	same_rows($node, 'by_time', "$point: rows meanwhile");
+	# No view waits for maintenance (L48).
+	is(q1("SET statement_timeout = '20s'; SELECT (SELECT count(*) FROM strata.stores WHERE store = 'by_time'::regclass AND pending_generations > 0), (SELECT count(*) >= 0 FROM strata.generations), (SELECT count(*) >= 0 FROM strata.row_groups), (SELECT count(*) > 0 FROM strata.merges), (SELECT count(*) > 0 FROM strata.stat), (SELECT count(*) >= 0 FROM strata.health())"),
+		'1|t|t|t|t|t', "$point: views meanwhile");
 	q1("SELECT pg_terminate_backend(pid) FROM strata.workers");
 	pause_clear($node, $point);
 	wait_for(merged('by_time'), "$point: another worker merges", 30);

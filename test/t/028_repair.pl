@@ -215,9 +215,9 @@ for my $checksums ('on', 'off')
 		{
 			# a flag that says that an entry was rolled back: only the page's
 			# checksum covers it
-			$block = $gen{$name}{1}[0] + 2;
+			$block = $gen{$name}{1}[0];
 			put_bytes($file, $block, (entries($file, $block))[1][0] + 22, pack('S', 2));
-			$report{$name} .= "\nlog page shard 0 gen 1 page 2 block $block rows 0 rewritten";
+			$report{$name} = "log page shard 0 gen 1 page 0 block $block rows 0 rewritten\n$report{$name}";
 		}
 		for $block ($gen{$name}{2}[0] .. $gen{$name}{2}[1] - 1)
 		{
