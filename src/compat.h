@@ -158,6 +158,16 @@ typedef RelFileLocator StrataFileId;
 #define strata_analyze_delay()	vacuum_delay_point(true)
 #endif
 
+/* 16 has one function for all kinds of objects. */
+#if PG_VERSION_NUM >= 160000
+#define pg_class_ownercheck(oid, role) \
+	object_ownercheck(RelationRelationId, oid, role)
+#define pg_namespace_aclcheck(oid, role, mode) \
+	object_aclcheck(NamespaceRelationId, oid, role, mode)
+#define pg_tablespace_aclcheck(oid, role, mode) \
+	object_aclcheck(TableSpaceRelationId, oid, role, mode)
+#endif
+
 /*
  * The wait event of a name; before 17 all extensions share one.
  */

@@ -18,6 +18,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "fdw/fdw.h"
 
 #include "access/relation.h"

@@ -28,6 +28,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "pause.h"
 #include "manifest/columns.h"
 #include "manifest/ddl.h"

@@ -25,6 +25,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "manifest/columns.h"
 #include "manifest/store.h"
 

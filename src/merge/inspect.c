@@ -18,6 +18,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "compat.h"
 #include "merge/merge.h"
 #include "storage/salvage.h"
 

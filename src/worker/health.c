@@ -17,6 +17,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "compat.h"
 #include "worker/worker.h"
 
 #include "access/table.h"

@@ -13,6 +13,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "compat.h"
 #include "worker/worker.h"
 
 #include "merge/budget.h"

@@ -1,6 +1,6 @@
 # No launcher on a standby; after promotion merging goes on by itself there (P53),
-# and what a worker of the original was at is no crash of the copy's (L54).  What
-# strata.health() says of standbys and their slots.
+# and what a worker of the original was at is no crash of the copy's (L54).
+# What strata.health() says of standbys and their slots.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -10,16 +10,16 @@ use Strata;
 
 my $primary = strata_node('wprimary', streaming => 1, 'strata.max_workers' => 2, hot_standby_feedback => 'on');
 create_pair($primary, 't', "merge_interval '1s'");
-$primary->safe_psql('postgres', "SELECT pg_create_physical_replication_slot('of_standby')");
 pause_arm($primary, 'pass-before-commit', 'hang');
 $primary->safe_psql('postgres', send_rows('t', 1, 1000, 1));
 pause_wait($primary, 'pass-before-commit');
+$primary->safe_psql('postgres', "SELECT pg_create_physical_replication_slot('of_standby')");
 $primary->backup('base');
 pause_clear($primary, 'pass-before-commit');
 my $standby = PostgreSQL::Test::Cluster->new('wstandby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "primary_slot_name = 'of_standby'");
 pause_clear($standby, 'pass-before-commit');
+$standby->append_conf('postgresql.conf', "primary_slot_name = 'of_standby'");
 $standby->start;
 
 ok($primary->poll_query_until('postgres', "SELECT pending_generations = 0 FROM strata.stores"), 'merged on the primary');
@@ -48,8 +48,8 @@ $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 $standby->promote;
 ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'strata launcher'"), 'a launcher after promotion');
 ok($standby->poll_query_until('postgres', "SELECT pending_generations = 0 FROM strata.stores"), 'it finds what is pending');
-ok($primary->poll_query_until('postgres', $slot, '1'), 'health: an unused slot that holds space back is told');
 ok(slurp_file($standby->logfile) !~ /the server crashed/, 'nothing crashed here');
+ok($primary->poll_query_until('postgres', $slot, '1'), 'health: an unused slot that holds space back is told');
 same_rows($standby, 't', 'rows after promotion');
 verify_clean($standby, 't', 'after promotion');
 
