@@ -69,7 +69,7 @@ cmp_ok($most, '<=', 4 * $count, "pending generations stayed bounded: at most $mo
 ok($node->poll_query_until('postgres', "SELECT pending_generations = 0 $stores"), 'all merged after they stopped');
 note sprintf('merged %.1f s after they stopped, %.1f intervals', time - $stopped, (time - $stopped) / $interval);
 my ($passes, $generations) = split /\|/, q1("SELECT passes, generations FROM strata.stat WHERE store = 't'::regclass");
-cmp_ok($generations, '>', 2 * $count, "$generations generations in $passes passes");
+cmp_ok($passes // 0, '>=', 2, ($generations // 0) . ' generations in ' . ($passes // 0) . ' passes');
 
 my $rows = q1('SELECT last_value FROM n');
 q1("INSERT INTO t_heap $append FROM generate_series(1, $rows) n");
