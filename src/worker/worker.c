@@ -230,8 +230,6 @@ must_leave(void)
 {
 	TimestampTz age = GetCurrentTimestamp() - worker.started;
 
-	/* It came too late: there is nothing to be cancelled between two steps. */
-	QueryCancelPending = false;
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
 	{
@@ -374,6 +372,9 @@ note_success(Oid ftrelid)
 /*
  * Run one step for a store in a transaction of its own.  False when it failed
  * or gave way; the error is then noted and the transaction rolled back.
+ *
+ * Only steps can be cancelled.  An interrupt that comes when its step is over
+ * has nothing to cancel: it must neither end the worker nor hit the next step.
  */
 bool
 strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step)
@@ -385,6 +386,8 @@ strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step)
 	begin_transaction();
 	PG_TRY();
 	{
+		QueryCancelPending = false;
+		RESUME_CANCEL_INTERRUPTS();
 		if (store_exists(ftrelid))
 		{
 			name = MemoryContextStrdup(worker.mcxt,
@@ -395,6 +398,7 @@ strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step)
 			step(debt);
 		}
 		CommitTransactionCommand();
+		HOLD_CANCEL_INTERRUPTS();
 		done = true;
 	}
 	PG_CATCH();
@@ -402,6 +406,8 @@ strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step)
 		ErrorData  *error;
 		bool		gave_way;
 
+		/* The error let go of all holds. */
+		HOLD_CANCEL_INTERRUPTS();
 		HOLD_INTERRUPTS();
 		MemoryContextSwitchTo(worker.mcxt);
 		error = CopyErrorData();
@@ -426,6 +432,7 @@ strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step)
 	PG_END_TRY();
 	MemoryContextSwitchTo(worker.mcxt);
 	show_task(STRATA_TASK_LOOK, InvalidOid, InvalidOid);
+	STRATA_PAUSE("worker-step-done");
 	return done;
 }
 
@@ -822,6 +829,7 @@ strata_worker_main(Datum arg)
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pin_settings();
 	pgstat_report_activity(STATE_RUNNING, "strata worker");
+	HOLD_CANCEL_INTERRUPTS();
 	STRATA_PAUSE("worker-connected");
 
 	/* Seen by whoever wants the database for himself. */

@@ -138,6 +138,20 @@ for my $point ('worker-step', 'pass-begin', 'pass-group-written', 'pass-before-m
 	verify_clean($node, 'by_time', $point);
 }
 
+# ---- an interrupt that comes after the step it was meant for changes nothing ----
+pause_arm($node, 'worker-step-done', 'hang');
+$log = -s $node->logfile;
+q1(send_rows('by_time', 2500, 2600, 5));
+pause_wait($node, 'worker-step-done');
+my $between = q1('SELECT min(pid) FROM strata.workers');
+q1("SELECT pg_cancel_backend($between)");
+sleep 0.5;
+is(q1("SELECT count(*) FROM strata.workers WHERE pid = $between"), 1, 'a worker cancelled between two steps stays');
+pause_clear($node, 'worker-step-done');
+wait_for(merged('by_time'), 'and goes on', 15);
+is(stores('by_time', 'failures'), 0, 'no failure');
+unlike(slurp_file($node->logfile, $log), qr/ERROR/, 'nor is anything said');
+
 # ---- a crash of a worker restarts the cluster, and merging goes on ----
 $node->append_conf('postgresql.conf', 'restart_after_crash = on');
 $node->reload;

@@ -1,0 +1,75 @@
+# Appends do not wait for merges (L18, L19, L21, L22): the 99th percentile of their
+# latency while workers merge the same table, compared with that of rounds in
+# between with workers off.  One client, because client, server and worker may
+# have to share two cores, and no fsync, so that it is appends and merges that
+# are compared and not how busy the disk is.  Where CPU is short a merge takes
+# its share of it, like anything that computes (see docs/benchmarks.md); the median
+# of the rounds' ratios is to stay below 2.
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Strata;
+use Time::HiRes qw(sleep);
+
+my $pairs = $ENV{STRATA_ROUNDS} // 10;
+my $node = strata_node('latency', fsync => 'off', max_wal_size => '4GB');
+sub q1 { return $node->safe_psql('postgres', $_[0]); }
+
+# Small generations, each of which is a reason to merge: a worker is at it all
+# the time.
+q1("CREATE FOREIGN TABLE t (id text NOT NULL, n int8, v float8, p text) SERVER strata
+	OPTIONS (key 'id', generation_max_rows '2000', merge_after_generations '1')");
+my $script = $node->basedir . '/append.sql';
+append_to_file($script, <<'SQL');
+\set n random(1, 1000000000)
+INSERT INTO t SELECT 'a' || lpad(g::text, 12, '0'), g, g / 7.0, md5(g::text) FROM generate_series(:n, :n + 19) g;
+SQL
+
+sub passes { return q1("SELECT coalesce(max(passes), 0) FROM strata.stat WHERE store = 't'::regclass"); }
+
+# p99 of a second's appends in milliseconds, and the passes made meanwhile.
+sub round
+{
+	my ($workers) = @_;
+	my $prefix = $node->basedir . '/latencies';
+	q1("ALTER SYSTEM SET strata.max_workers = $workers");
+	q1('SELECT pg_reload_conf()');
+	$node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM strata.workers') or die 'a worker stays' if $workers == 0;
+	my $before = passes();
+	unlink glob "$prefix.*";
+	$node->command_ok([ 'pgbench', '-n', '-M', 'prepared', '-l', "--log-prefix=$prefix", '-f', $script, '-T', 1,
+		'-h', $node->host, '-p', $node->port, 'postgres' ], "appends with $workers workers");
+	my @us = sort { $a <=> $b } map { (split)[2] } split /\n/, slurp_file((glob "$prefix.*")[0]);
+	return ($us[ int(@us * 0.99) ] / 1000, passes() - $before, scalar @us);
+}
+
+round(2);
+my (@ratios, $idle, $merging);
+for my $pair (1 .. $pairs)
+{
+	# Off first, on first, off first, ...
+	my @turns = $pair % 2 ? (0, 2) : (2, 0);
+	my %p99;
+	for my $workers (@turns)
+	{
+		my ($p99, $passes, $n) = round($workers);
+		$p99{$workers} = $p99;
+		if ($workers) { $merging++ if $passes > 0; }
+		else { $idle++ if $passes == 0; }
+		note sprintf('%d workers: p99 %.2f ms of %d appends, %d passes', $workers, $p99, $n, $passes);
+	}
+	push @ratios, $p99{2} / $p99{0};
+}
+is($idle, $pairs, 'nothing was merged with workers off');
+cmp_ok($merging, '>=', $pairs / 2, "passes in $merging of $pairs rounds with workers");
+my $median = (sort { $a <=> $b } @ratios)[ int($pairs / 2) ];
+cmp_ok($median, '<', 2, sprintf('p99 while merging is %.2f times that without', $median));
+
+q1('ALTER SYSTEM SET strata.max_workers = 2');
+q1('SELECT pg_reload_conf()');
+verify_clean($node, 't', 'after all');
+is(q1("SELECT max(failures) FROM strata.stores"), 0, 'no pass failed');
+$node->stop;
+done_testing();
