@@ -53,7 +53,6 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
-#include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -699,8 +698,7 @@ strata_keyindex_build_scan(Relation storage, Relation index, struct IndexInfo *i
 	/* What the manifest lists is remembered first: reading takes long. */
 	if (snapshot == NULL)
 		strata_manifest_all_versions(ftrelid, meta.incarnation,
-									 GetOldestNonRemovableTransactionId(storage),
-									 collect_group, NULL, &list);
+									 strata_meta_horizon(storage), collect_group, NULL, &list);
 	else
 	{
 		/* amcheck locks out passes before it asks for "any" row. */

@@ -194,7 +194,7 @@ strata_freeze(Relation storage, VacuumParams *params, BufferAccessStrategy strat
 			pfree(freeze);
 			return;
 		}
-		strata_manifest_all_versions(ftrelid, meta.incarnation, freeze->horizon, NULL,
+		strata_manifest_all_versions(ftrelid, meta.incarnation, strata_meta_horizon(storage), NULL,
 									 note_shard, freeze);
 
 		strata_log_conflict(storage, freeze->horizon);

@@ -12,7 +12,9 @@
  *	conflict	one record that cancels standby readers older than the horizon
  *				comes before the first change that takes something from them,
  *				and only when there is one
- *	give		unreferenced runs go on the spare page, in one record
+ *	give		unreferenced runs go on the spare page, in one record; before
+ *				that the metapage notes the horizon, lest somebody later take
+ *				for referenced what went by it: the horizon can go back
  *	index		TIDs of rows that no snapshot sees leave the key index
  *	truncate	a long free tail is cut off, when the lock for it can be had
  *				at once
@@ -46,7 +48,6 @@
 #include "access/table.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -141,6 +142,7 @@ sweep_blocks(Sweep *sweep)
 	if (nruns > 0)
 	{
 		log_conflict_once(sweep);
+		strata_meta_note_sweep(sweep->storage, sweep->horizon);
 		(void) strata_lock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
 		left = strata_spare_give(sweep->storage, runs, nruns);
 		strata_unlock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
@@ -321,7 +323,7 @@ strata_sweep(Oid ftrelid, bool index, bool nowait, StrataSweepResult *out)
 	sweep.store = strata_store_open(ftrelid);
 	sweep.storage = table_open(storage, NoLock);
 
-	sweep.horizon = GetOldestNonRemovableTransactionId(sweep.storage);
+	sweep.horizon = strata_meta_horizon(sweep.storage);
 	STRATA_PAUSE("sweep-begin");
 	sweep_blocks(&sweep);
 	if (index)

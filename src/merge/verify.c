@@ -51,7 +51,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -440,7 +439,7 @@ verify_count_blocks(StrataVerify *verify, void *arg)
 	uint8	   *referenced;
 
 	referenced = strata_referenced_blocks(verify->store, verify->storage,
-										  GetOldestNonRemovableTransactionId(verify->storage),
+										  strata_meta_horizon(verify->storage),
 										  true, &nblocks, verify_block_fault, blocks);
 	blocks->unreferenced = 0;
 	for (BlockNumber block = 0; block < nblocks; block++)

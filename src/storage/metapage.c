@@ -41,6 +41,7 @@
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
 #include "storage/lmgr.h"
+#include "storage/procarray.h"
 #include "utils/rel.h"
 
 #define META_OBJECT		"the metapage"
@@ -439,6 +440,38 @@ strata_meta_settle_passes(Relation rel, TransactionId horizon)
 			return;
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+TransactionId
+strata_meta_horizon(Relation rel)
+{
+	TransactionId horizon = GetOldestNonRemovableTransactionId(rel);
+	StrataMetaData meta;
+
+	if (strata_meta_read(rel, &meta) &&
+		FullTransactionIdPrecedes(strata_full_xid(horizon), meta.swept))
+		horizon = XidFromFullTransactionId(meta.swept);
+	return horizon;
+}
+
+void
+strata_meta_note_sweep(Relation rel, TransactionId horizon)
+{
+	FullTransactionId swept = strata_full_xid(horizon);
+	GenericXLogState *record = GenericXLogStart(rel);
+	Buffer		buffer = meta_lock(rel);
+	Page		page = GenericXLogRegisterBuffer(record, buffer, 0);
+
+	if (FullTransactionIdPrecedes(strata_page_meta(page)->swept, swept))
+	{
+		strata_page_meta(page)->swept = swept;
+		/* a metapage from before there was this field is shorter */
+		((PageHeader) page)->pd_lower = MAXALIGN(SizeOfPageHeaderData) + sizeof(StrataMetaData);
+		GenericXLogFinish(record);
+	}
+	else
+		GenericXLogAbort(record);
+	UnlockReleaseBuffer(buffer);
 }
 
 uint32

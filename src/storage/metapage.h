@@ -32,6 +32,7 @@ typedef struct StrataMetaData
 	uint32		unused;
 	FullTransactionId newest_pass;		/* M; Invalid: no pass ever */
 	FullTransactionId committed_pass;	/* P; Invalid: none */
+	FullTransactionId swept;	/* newest horizon that blocks were given back by */
 } StrataMetaData;
 
 /*
@@ -132,6 +133,19 @@ extern void strata_meta_begin_pass(Relation rel, FullTransactionId xid);
 
 /* Settle M and P that precede horizon (freeze).  Logged. */
 extern void strata_meta_settle_passes(Relation rel, TransactionId horizon);
+
+/*
+ * The xid that what may be gone is judged by: the oldest one that some snapshot
+ * may still hold for running, but nothing older than what a sweep has judged
+ * by.  That xid can go back when a standby asks, late, for what is gone.
+ */
+extern TransactionId strata_meta_horizon(Relation rel);
+
+/*
+ * A sweep is about to give away blocks by this horizon (strata_meta_horizon's,
+ * under the pass lock).  Logged, before that and after the conflict record.
+ */
+extern void strata_meta_note_sweep(Relation rel, TransactionId horizon);
 
 /* Give out n consecutive row group numbers; caller holds the pass lock. */
 extern uint32 strata_meta_take_row_groups(Relation rel, uint32 n);

@@ -99,6 +99,37 @@ is(fingerprint($standby, 't'), fingerprint($node, 't_heap'), 'after TRUNCATE: th
 cmp_ok(next_owner(), '>', $owner, 'after TRUNCATE: no owner number is used twice');
 verify_clean($node, 't', 'in the end');
 
+# A standby without a slot can ask, late, for what was given away: what a sweep
+# has once taken is gone for whoever looks later.
+$node->safe_psql('postgres', send_rows('t', 1, 3000, 80, 400));
+drain($node, 't');
+caught_up();
+$standby->safe_psql('postgres', "ALTER SYSTEM SET $_; SELECT pg_reload_conf()")
+  for 'max_standby_streaming_delay = -1', 'wal_receiver_status_interval = 1';
+my $reader = $standby->background_psql('postgres');
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+my $count = 'SELECT count(*), sum(hashtextextended(t::text, 0)::numeric) FROM t';
+my $seen = $reader->query_safe($count);
+$node->safe_psql('postgres', "DELETE FROM t WHERE run_id < 6; DELETE FROM t_heap WHERE run_id < 6");
+drain($node, 't');
+$node->safe_psql('postgres', "SELECT * FROM strata.compact('t'); SELECT * FROM strata.sweep('t')") for 1 .. 2;
+$node->safe_psql('postgres', send_rows('t', 1, 3000, 81, 400));
+drain($node, 't');
+my $next = $node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+$standby->safe_psql('postgres', 'ALTER SYSTEM SET hot_standby_feedback = on; SELECT pg_reload_conf()');
+ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin::text::int < $next"), 'the horizon goes back');
+verify_clean($node, 't', 'horizon gone back');
+for my $sql ("SELECT * FROM strata.sweep('t')", "VACUUM (FREEZE) $storage", "SELECT strata.drop_key_index('t'), strata.create_key_index('t')")
+{
+	my ($status, undef, $error) = $node->psql('postgres', $sql);
+	is("$status $error", '0 ', "horizon gone back: $sql");
+}
+same_rows($node, 't', 'horizon gone back: rows');
+is($reader->query_safe($count), $seen, 'the reader has what it saw');
+$reader->query_safe('COMMIT');
+$reader->quit;
+same_pages('horizon gone back');
+
 $standby->stop;
 $node->stop;
 done_testing();
