@@ -16,11 +16,13 @@ use IPC::Run ();
 use Time::HiRes qw(sleep time);
 
 # Users' statements pass these, workers do not (or everybody does: the look at
-# outcomes); 006, 011 to 013 and 022 stop there.
+# outcomes; or only in a store that has gone quiet); 006, 011 to 013, 022, 028, 029
+# and 041 stop there.
 my $elsewhere = qr/^(?:
 	log-(?:row|append|link|extent|flush|group|judge|outcome|prepare)-.*|
-	manifest-(?:store-created|storage-dropped|truncate-.*)|
-	storage-initialize.*)$/x;
+	manifest-(?:store-created|storage-dropped|tablespace-moved|truncate-.*)|
+	repair-.*|shorten-.*|
+	storage-(?:initialize.*|run-before-record))$/x;
 
 my %points;
 find(
