@@ -12,7 +12,8 @@
  *				as in a compaction, and the old one out of the manifest
  *	dictionary		goes out of the manifest; rows compressed with it are lost
  *				with their row groups
- *	spare page, shard page	made anew: what they say is also on other pages
+ *	spare page, shard page	made anew, when they cannot be read or do not agree
+ *				with the rest: what they say is also on other pages
  *
  * A row is lost when a column of it is: it is never given back with another
  * value in its place.  Nor does the version before it come back: deletes stay,
@@ -55,6 +56,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -271,11 +273,44 @@ read_manifest(void *arg)
 													GetActiveSnapshot());
 }
 
-/* StrataAction */
-static void
-read_spare(void *arg)
+/* What is wrong with the spare page; NULL: nothing. */
+typedef struct CheckSpare
 {
-	(void) strata_spare_read(((StrataRepair *) arg)->storage);
+	StrataRepair *repair;
+	const char *problem;
+} CheckSpare;
+
+/* StrataBlockFaultCallback */
+static void
+note_spare_fault(const StrataBlockFault *fault, void *arg)
+{
+	CheckSpare *check = (CheckSpare *) arg;
+
+	if (fault->spare && check->problem == NULL)
+		check->problem = psprintf("block %u %s", fault->block, fault->what);
+}
+
+/*
+ * StrataAction: Giving out what belongs to somebody would be the end of that,
+ * so a list that does not agree with everything else is worth nothing.
+ */
+static void
+check_spare(void *arg)
+{
+	CheckSpare *check = (CheckSpare *) arg;
+	StrataRepair *repair = check->repair;
+
+	for (int round = 0; round < STRATA_BLOCK_ROUNDS; round++)
+	{
+		check->problem = NULL;
+		strata_check_blocks(repair->store, repair->storage,
+							GetOldestNonRemovableTransactionId(repair->storage),
+							note_spare_fault, check);
+		if (check->problem == NULL || !repair->dry_run)
+			break;
+		pg_usleep(10000L);
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
 /* Without the spare page no space can be taken, for what comes next either. */
@@ -283,11 +318,14 @@ static void
 repair_spare_page(StrataRepair *repair)
 {
 	StrataRepairLoss loss = STRATA_REPAIR_NO_LOSS;
+	CheckSpare	check = {.repair = repair};
 	uint64		owner = 0;
 	int			n;
 	StrataDictionaryRef *refs;
 
-	loss.problem = strata_attempt(read_spare, repair);
+	loss.problem = strata_attempt(check_spare, &check);
+	if (loss.problem == NULL)
+		loss.problem = check.problem;
 	if (loss.problem == NULL)
 		return;
 	loss.kind = "spare page";
@@ -303,7 +341,7 @@ repair_spare_page(StrataRepair *repair)
 	refs = strata_manifest_dictionaries(repair->store->ftrelid, repair->manifest->incarnation, &n);
 	for (int i = 0; i < n; i++)
 		owner = Max(owner, refs[i].extent.owner);
-	strata_spare_rebuild(repair->storage, owner);
+	strata_spare_rebuild(repair->storage, repair->store->nshards, owner);
 }
 
 static void

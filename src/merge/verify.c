@@ -59,9 +59,6 @@
 
 PG_FUNCTION_INFO_V1(strata_verify);
 
-/* How often a block fault must show before it is believed. */
-#define VERIFY_BLOCK_ROUNDS		3
-
 /* A row group of the log, checked after the walk. */
 typedef struct VerifyGroup
 {
@@ -420,14 +417,14 @@ typedef struct VerifyBlocks
 	bool		room;			/* on the spare page */
 } VerifyBlocks;
 
-/* StrataBlockFault */
+/* StrataBlockFaultCallback */
 static void
-verify_block_fault(BlockNumber block, const char *what, void *arg)
+verify_block_fault(const StrataBlockFault *fault, void *arg)
 {
 	VerifyBlocks *blocks = (VerifyBlocks *) arg;
 	MemoryContext old_mcxt = MemoryContextSwitchTo(blocks->mcxt);
 
-	blocks->faults = lappend(blocks->faults, psprintf("block %u: %s", block, what));
+	blocks->faults = lappend(blocks->faults, psprintf("block %u: %s", fault->block, fault->what));
 	MemoryContextSwitchTo(old_mcxt);
 }
 
@@ -487,7 +484,7 @@ verify_blocks(StrataVerify *verify)
 	uint64		unreferenced = 0;
 
 	blocks.mcxt = CurrentMemoryContext;
-	for (int round = 0; round < VERIFY_BLOCK_ROUNDS; round++)
+	for (int round = 0; round < STRATA_BLOCK_ROUNDS; round++)
 	{
 		uint64		before = verify->nfaults;
 
