@@ -268,7 +268,7 @@ report_fault(Accounting *accounting, BlockNumber block, const char *what,
 		StrataBlockFault fault = {.block = block, .what = what, .shard = -1};
 
 		fault.spare = a->use == USE_SPARE || (b != NULL && b->use == USE_SPARE);
-		if (tail != NULL && tail->use == USE_TAIL)
+		if (!fault.spare && tail != NULL && tail->use == USE_TAIL)
 			fault.shard = (int) tail->detail;
 		accounting->report(&fault, accounting->report_arg);
 	}

@@ -230,6 +230,8 @@ repair_log(StrataRepair *repair)
 		.store = repair->store,
 		.storage = repair->storage,
 		.dry_run = repair->dry_run,
+		.nblocks = repair->nblocks,
+		.shard_problems = repair->shard_problems,
 		.loss = report_log_loss,
 		.group = note_pending_group,
 		.arg = repair};
@@ -282,12 +284,17 @@ typedef struct CheckSpare
 
 /* StrataBlockFaultCallback */
 static void
-note_spare_fault(const StrataBlockFault *fault, void *arg)
+note_block_fault(const StrataBlockFault *fault, void *arg)
 {
 	CheckSpare *check = (CheckSpare *) arg;
+	const char **problem = &check->problem;
 
-	if (fault->spare && check->problem == NULL)
-		check->problem = psprintf("block %u %s", fault->block, fault->what);
+	if (!fault->spare && fault->shard < 0)
+		return;
+	if (!fault->spare)
+		problem = &check->repair->shard_problems[fault->shard];
+	if (*problem == NULL)
+		*problem = psprintf("block %u %s", fault->block, fault->what);
 }
 
 /*
@@ -302,15 +309,38 @@ check_spare(void *arg)
 
 	for (int round = 0; round < STRATA_BLOCK_ROUNDS; round++)
 	{
+		bool		found;
+
 		check->problem = NULL;
+		memset(repair->shard_problems, 0, sizeof(repair->shard_problems));
 		strata_check_blocks(repair->store, repair->storage,
 							GetOldestNonRemovableTransactionId(repair->storage),
-							note_spare_fault, check);
-		if (check->problem == NULL || !repair->dry_run)
+							note_block_fault, check);
+		found = check->problem != NULL;
+		for (int shard = 0; shard < repair->store->nshards; shard++)
+			found = found || repair->shard_problems[shard] != NULL;
+		if (!found || !repair->dry_run)
 			break;
 		pg_usleep(10000L);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+typedef struct ReadShardPage
+{
+	Relation	storage;
+	int			shard;
+	StrataShardData data;
+	bool		exists;
+} ReadShardPage;
+
+/* StrataAction */
+static void
+read_shard_page(void *arg)
+{
+	ReadShardPage *read = (ReadShardPage *) arg;
+
+	read->exists = strata_shard_read(read->storage, read->shard, &read->data);
 }
 
 /* Without the spare page no space can be taken, for what comes next either. */
@@ -341,6 +371,15 @@ repair_spare_page(StrataRepair *repair)
 	refs = strata_manifest_dictionaries(repair->store->ftrelid, repair->manifest->incarnation, &n);
 	for (int i = 0; i < n; i++)
 		owner = Max(owner, refs[i].extent.owner);
+	for (int shard = 0; shard < repair->store->nshards; shard++)
+	{
+		ReadShardPage read = {.storage = repair->storage, .shard = shard};
+
+		if (strata_attempt(read_shard_page, &read) != NULL || !read.exists)
+			continue;
+		owner = Max(owner, read.data.tail_extent.owner);
+		owner = Max(owner, read.data.next_extent.owner);
+	}
 	strata_spare_rebuild(repair->storage, repair->store->nshards, owner);
 }
 
@@ -367,6 +406,7 @@ repair_store(StrataRepair *repair)
 		return;
 	}
 
+	repair->nblocks = RelationGetNumberOfBlocks(repair->storage);
 	repair_spare_page(repair);
 	strata_repair_base(repair);
 	repair_log(repair);

@@ -38,6 +38,7 @@
 #include "merge/verify_private.h"
 
 #include "base/dictionary.h"
+#include "log/repair.h"
 #include "storage/extent.h"
 #include "storage/locks.h"
 #include "storage/metapage.h"
@@ -222,23 +223,12 @@ verify_shard_page(StrataVerify *verify, void *arg)
 	VerifyShard *state = (VerifyShard *) arg;
 	StrataShardState *shard = &verify->manifest->shards[state->shard];
 	char		object[32];
-	StrataShardData data;
+	const char *problem;
 
 	snprintf(object, sizeof(object), "shard %d", state->shard);
-	if (!strata_shard_read(verify->storage, state->shard, &data))
-		return;
-	if (data.shard != (uint32) state->shard)
-		strata_verify_fault(verify, object, "its page names shard %u", data.shard);
-	if (data.active_generation <= shard->merged_through)
-		strata_verify_fault(verify, object, "generation %u is active, although %u is merged",
-							data.active_generation, shard->merged_through);
-	if (data.tail.owner == 0)
-		return;					/* nothing was ever appended */
-	if (data.tail.owner != data.tail_extent.owner ||
-		data.tail.block < data.tail_extent.block ||
-		data.tail.block - data.tail_extent.block >= data.tail_extent.nblocks)
-		strata_verify_fault(verify, object, "its tail, block %u, is not in its tail extent",
-							data.tail.block);
+	problem = strata_log_check_shard(verify->storage, state->shard, shard);
+	if (problem != NULL)
+		strata_verify_fault(verify, object, "%s", problem);
 }
 
 /* ---- log ---- */

@@ -213,6 +213,7 @@ strata_spare_rebuild(Relation rel, int nshards, uint64 owner)
 	}
 	FreeAccessStrategy(strategy);
 
+	owner = Min(owner, STRATA_MAX_OWNER - OWNER_MARGIN);
 	record = GenericXLogStart(rel);
 	buffer = strata_page_new(rel, STRATA_SPARE_BLOCK, NULL);
 	page = GenericXLogRegisterBuffer(record, buffer, GENERIC_XLOG_FULL_IMAGE);

@@ -39,6 +39,7 @@ sub with_file
 sub get_bytes { my ($file, $block, $offset, $n) = @_; seek $file, $block * BLOCK + $offset, 0; read($file, my $bytes, $n); return $bytes; }
 sub put_bytes { my ($file, $block, $offset, $bytes) = @_; seek $file, $block * BLOCK + $offset, 0; print $file $bytes; return; }
 sub flip { my ($file, $block, $offset) = @_; put_bytes($file, $block, $offset, ~get_bytes($file, $block, $offset, 1)); return; }
+sub flip_bit { my ($file, $block, $offset) = @_; put_bytes($file, $block, $offset, get_bytes($file, $block, $offset, 1) ^ "\1"); return; }
 sub lower { return unpack 'x12 S', get_bytes($_[0], $_[1], 0, 16); }
 
 # (offset, length, rows) of the entries that start on a log page
@@ -446,7 +447,7 @@ for my $checksums ('on', 'off')
 }
 
 # ---- fixed pages that say what is not so, or do not fit the file ----
-# [name, damage, what repair tells]; no row is lost.
+# [name, damage, what repair tells]; rows are lost where the file is cut short.
 my (%stale, %at);
 my $spare_told = qr/^spare page block 1 rows 0 rewritten$/;
 my @wrong = (
@@ -455,6 +456,16 @@ my @wrong = (
 	[ 'nowner', sub { put_bytes($_[0], 1, PAGE_HEADER, pack 'Q', 0) }, $spare_told ],
 	[ 'stale', sub { put_bytes($_[0], 1, 0, $stale{stale}) }, $spare_told ],
 	[ 'cut', sub { truncate $_[0], (-s $_[0]) - BLOCK or die $! }, $spare_told ],
+	[ 'short', sub { truncate $_[0], 3 * BLOCK or die $! }, qr/^spare page block 1 rows 0 rewritten\nrow group .*^log pages shard 0 .*^shard page shard 1 block 3 /ms ],
+	[ 'short28', sub { truncate $_[0], 28 * BLOCK or die $! }, qr/^spare page block 1 rows 0 rewritten\nrow group .*^shard page shard 1 block 3 rows 0 rewritten$/ms ],
+	(map { my ($field, $byte) = split / /; [ $field, sub { flip_bit($_[0], 2, $byte) }, qr/^shard page shard 0 block 2 rows 0 rewritten$/ ] }
+		'active 28', 'start 56', 'tail 72', 'extent 80'),
+	# these reach into the list of free extents
+	(map { my ($field, $byte) = split / /; [ $field, sub { flip_bit($_[0], 2, $byte) }, qr/^spare page block 1 rows 0 rewritten\nshard page shard 0 block 2 rows 0 rewritten$/ ] }
+		'long 94', 'next 97'),
+	[ 'logowner', sub { flip_bit($_[0], $at{logowner}{active}, BLOCK - 12) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
+	[ 'logplace', sub { flip_bit($_[0], $at{logplace}{active}, BLOCK - 16) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
+	[ 'sealed', sub { flip_bit($_[0], $at{sealed}{active}, 100) }, qr/^log link shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
 );
 my @wrong_names = map { $_->[0] } @wrong;
 for my $name (@wrong_names)
@@ -467,6 +478,7 @@ for my $name (@wrong_names)
 		with_file($name, sub { $stale{$name} = get_bytes($_[0], 1, 0, BLOCK) });
 	}
 	q1("SELECT * FROM strata.seal('$name')", "CALL bulk('$name', 21, 200, 2)", "CALL by_row('$name', 201, 210, 3)");
+	$at{$name}{active} = q1("SELECT first_block FROM strata.generations WHERE store = '$name'::regclass AND shard = 0 ORDER BY generation DESC LIMIT 1");
 	$at{$name}{group} = q1("SELECT first_block FROM strata.row_groups WHERE store = '$name'::regclass ORDER BY number LIMIT 1");
 }
 $node->stop;
@@ -479,6 +491,12 @@ for (@wrong)
 	my $dry = repair($name, 1);
 	like($dry, $told, "$name wrong: repair tells");
 	is(repair($name), $dry, "$name wrong: and does it");
+	verify_clean($node, $name, "$name wrong: repaired");
+	if ($name =~ /short/)
+	{
+		cmp_ok(q1("SELECT count(*) FROM $name t JOIN ${name}_heap h USING (id, n, p)"), '==', q1("SELECT count(*) FROM $name"), "$name wrong: no row that was not there");
+		q1("DELETE FROM ${name}_heap", "INSERT INTO ${name}_heap SELECT * FROM $name");
+	}
 	use_table($name);
 }
 
