@@ -271,6 +271,7 @@ read_manifest(void *arg)
 {
 	StrataRepair *repair = (StrataRepair *) arg;
 
+	strata_manifest_check_made(repair->store, repair->storage, GetActiveSnapshot());
 	repair->manifest = strata_manifest_get_uncached(repair->store, repair->storage,
 													GetActiveSnapshot());
 }

@@ -500,6 +500,30 @@ for (@wrong)
 	use_table($name);
 }
 
+# ---- a store that was made and has no metapage ----
+my @lost = qw(nometa empty);
+for my $name (@lost)
+{
+	q1(make_table($name), "CALL bulk('$name', 1, 50, 1)", "CALL strata.drain('$name')");
+	$path{$name} = $node->data_dir . '/' . q1("SELECT pg_relation_filepath(storage) FROM strata.stores WHERE store = '$name'::regclass");
+}
+$node->stop;
+with_file('nometa', sub { put_bytes($_[0], 0, 0, "\0" x BLOCK) });
+with_file('empty', sub { truncate $_[0], 0 or die $! });
+$node->start;
+for my $name (@lost)
+{
+	my $like = qr/relation "s\d+" has no metapage, although the manifest of \S+ has row groups/;
+	fails("$name: $_->[0]", $_->[1], $like) for [ 'a scan', "SELECT count(*) FROM $name" ], [ 'a lookup', "SELECT * FROM $name WHERE id = 'k1'" ],
+	  [ 'an insert', "INSERT INTO $name VALUES ('x')" ], [ 'a bulk insert', "INSERT INTO $name SELECT 'x' || g FROM generate_series(1, 1000) g" ],
+	  [ 'COPY', "COPY $name (id) FROM PROGRAM 'echo x'" ], [ 'a merge', "SELECT * FROM strata.merge('$name')" ], [ 'TRUNCATE', "TRUNCATE $name" ],
+	  [ 'repair', "SELECT * FROM strata.repair('$name', dry_run => false)" ];
+	like(q1("SELECT v::text FROM strata.verify('$name') v"), qr/^\(metapage,"missing, although the manifest has 1 row groups"\)/, "$name: verify");
+	is(repair($name, 1), 'store rows ? none', "$name: repair");
+	like(q1("SELECT advice FROM strata.health() WHERE store = '$name'::regclass AND what LIKE 'the store cannot be read%'"), qr/strata\.repair\(\)/, "$name: health");
+	q1("DROP FOREIGN TABLE ${name}_base, ${name}_wal, $name");
+}
+
 # ---- stopped at each step ----
 q1(make_table('crash'), "CALL bulk('crash', 1, 1000, 1)", "CALL strata.drain('crash')", "CALL by_row('crash', 3001, 3060, 2)", "SELECT * FROM strata.seal('crash')",
 	"CALL bulk('crash', 1001, 3000, 2)", "SELECT * FROM strata.seal('crash')", "CALL by_row('crash', 3101, 3160, 3)");
