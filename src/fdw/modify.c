@@ -310,6 +310,7 @@ begin_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 	state->uses = 1;
 	state->store = strata_store_open(RelationGetRelid(rel));
 	state->storage = strata_storage_open(state->store, RowExclusiveLock);
+	strata_manifest_check_made(state->store, state->storage, NULL);
 	state->operation = mtstate->operation;
 	state->constraints = rel->rd_att->constr != NULL;
 

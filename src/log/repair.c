@@ -22,7 +22,10 @@
  * counts of the pages around them; a LOST entry carries their number, so that
  * a generation's sum stays right.
  *
- * A shard page is made anew from what the pages of its log say.
+ * A shard page is made anew from what the pages of its log say, when it cannot
+ * be read, or they say something else, or an extent it names is not its own.
+ * Where the page that it names as start or tail is missing, it is right, and
+ * names the new page afterwards.
  *
  * A page that PostgreSQL refuses (its checksum) is read past the buffers, and
  * written anew with what is sound of it.
@@ -155,6 +158,17 @@ check_entry(StrataRepairWalk *repair, uint32 offset, bool rows, const StrataEntr
 	problem = strata_entry_check(entry, entry->length);
 	if (problem != NULL)
 		return problem;
+	if (entry->type == STRATA_ENTRY_EXTENT)
+	{
+		const StrataExtent *extent = strata_entry_extent(entry);
+		BlockNumber nblocks = repair->request->dry_run ?
+								  RelationGetNumberOfBlocks(repair->storage) :
+								  repair->request->nblocks;
+
+		/* Of a file cut short: others get these blocks. */
+		if ((uint64) extent->block + extent->nblocks > nblocks)
+			return "extent lies beyond the end of the file";
+	}
 
 	if (rows)
 	{
@@ -260,6 +274,26 @@ set_aside_regions(StrataRepairWalk *repair, StrataRepairPage *page, const Region
 }
 
 /*
+ * The counts in the header of a page that PostgreSQL refuses may be what is
+ * wrong: they follow from the page before, and from its entries.
+ */
+static void
+correct_rows_before(StrataRepairWalk *repair, StrataRepairPage *page)
+{
+	StrataLogPage *header = strata_repair_header(page);
+
+	if (!page->refused || repair->filled)
+		return;
+	if (header->ordinal == 0)
+		header->rows_before = header->bytes_before = 0;
+	else if (header->generation == repair->generation)
+	{
+		header->rows_before = repair->rows;
+		header->bytes_before = repair->bytes;
+	}
+}
+
+/*
  * Go through the entries of the first page of the window.
  */
 static void
@@ -323,8 +357,12 @@ repair_page(StrataRepairWalk *repair)
 	if (nregions > 0)
 		set_aside_regions(repair, page, regions, nregions, (int64) (header->rows - rows));
 	else if (page->refused)
+	{
+		header->rows = rows;
+		strata_repair_note(repair, page, false);
 		strata_repair_report(repair, STRATA_LOSS_PAGE, header->generation, header->ordinal, page->ref.block,
 							 0, 0, 0, "page is not valid, but all its entries are");
+	}
 }
 
 /* ---- driver ---- */
@@ -391,6 +429,7 @@ strata_log_repair(const StrataLogRepair *request, int shard, const StrataShardSt
 	{
 		StrataRepairPage *page = repair.window[0];
 
+		correct_rows_before(&repair, page);
 		strata_repair_note(&repair, page, false);
 		repair_page(&repair);
 		repair_link(&repair);
@@ -401,6 +440,8 @@ strata_log_repair(const StrataLogRepair *request, int shard, const StrataShardSt
 		repair.window[STRATA_REPAIR_WINDOW - 1] = page;
 		strata_repair_next(&repair, repair.window[STRATA_REPAIR_WINDOW - 2], page);
 	}
+
+	strata_repair_finish(&repair, state);
 
 	*start = repair.start;
 	MemoryContextSwitchTo(old_mcxt);

@@ -54,6 +54,9 @@ typedef struct StrataLogRepair
 	StrataStore *store;
 	Relation	storage;
 	bool		dry_run;
+	BlockNumber nblocks;		/* of the file, before repair took space */
+	const char *const *shard_problems;	/* by shard: what is wrong with the
+										 * extents that its page names, or NULL */
 	/* Called for what is damaged, and for each sound ROW_GROUP entry. */
 	void (*loss)(const StrataLogLoss *loss, void *arg);
 	void (*group)(const StrataLogGroup *group, void *arg);
@@ -72,6 +75,14 @@ typedef struct StrataLogRepair
  */
 extern bool strata_log_repair(const StrataLogRepair *repair, int shard,
 							  const StrataShardState *state, StrataPageRef *start);
+
+/*
+ * What is wrong with a shard page, by the pages of the log that it names; NULL:
+ * nothing.  Raises an error when it cannot be read.  For verify and repair:
+ * the caller holds the pass lock, writers may go on.
+ */
+extern const char *strata_log_check_shard(Relation storage, int shard,
+										  const StrataShardState *state);
 
 /*
  * Have a ROW_GROUP entry name another row group of fewer rows (ref->lost says

@@ -63,26 +63,64 @@ is_log_page(const StrataRepairWalk *repair, Page page, uint64 owner)
 	StrataLogPage *header = strata_page_log(page);
 	uint32		lower = ((PageHeader) page)->pd_lower;
 
-	return owner != 0 && strata_page_matches(page, STRATA_PAGE_LOG, owner) &&
+	return strata_page_matches(page, STRATA_PAGE_LOG, owner) &&
 		   lower >= STRATA_LOG_PAGE_START && lower == MAXALIGN(lower) &&
 		   header->shard == (uint32) repair->shard &&
 		   header->generation != 0 &&
 		   STRATA_LOG_PAGE_START + MAXALIGN((uint32) header->continuation) <= lower &&
-		   (header->ordinal != 0 || header->continuation == 0) &&
-		   ((header->flags & STRATA_LOG_PAGE_CLOSED) == 0 || header->next.owner != 0);
+		   (header->ordinal != 0 || header->continuation == 0);
 }
 
-/* Load the page at ref if it is that page of the log. */
+/* StrataAction */
+static void
+read_next_owner(void *arg)
+{
+	StrataRepairWalk *repair = (StrataRepairWalk *) arg;
+	StrataSpareData *spare = strata_spare_read(repair->storage);
+
+	if (spare != NULL)
+		repair->next_owner = spare->next_owner;
+}
+
+/* Can an extent have this owner id? */
+static bool
+is_given_out(StrataRepairWalk *repair, uint64 owner)
+{
+	if (owner >= repair->next_owner && strata_attempt(read_next_owner, repair) != NULL)
+		repair->next_owner = STRATA_MAX_OWNER;
+	return owner != 0 && owner < repair->next_owner;
+}
+
+/* The owner id that a page says it has; 0: not a page of ours. */
+static uint64
+page_owner(Page page)
+{
+	if (PageIsNew(page) || ((PageHeader) page)->pd_special != BLCKSZ - STRATA_PAGE_SPECIAL_SIZE)
+		return 0;
+	return strata_page_special(page)->owner;
+}
+
+/*
+ * Load the page at ref if it is that page of the log; also if it is but for an
+ * owner id that nobody can have.
+ */
 static bool
 load_page(StrataRepairWalk *repair, const StrataPageRef *ref, uint32 generation, uint32 ordinal,
 		  StrataRepairPage *page)
 {
 	StrataPageState state;
+	uint64		owner;
 
-	if (ref->block > STRATA_MAX_BLOCK)
+	if (ref->owner == 0 || ref->block > STRATA_MAX_BLOCK)
 		return false;
 	state = strata_page_salvage(repair->storage, ref->block, page->copy.data, NULL);
-	if (state == STRATA_PAGE_UNREADABLE || !is_log_page(repair, page->copy.data, ref->owner) ||
+	owner = page_owner(page->copy.data);
+	if (state != STRATA_PAGE_UNREADABLE && owner != ref->owner && !is_given_out(repair, owner) &&
+		is_given_out(repair, ref->owner))
+		state = STRATA_PAGE_REFUSED;
+	else
+		owner = ref->owner;
+	if (state == STRATA_PAGE_UNREADABLE || !is_log_page(repair, page->copy.data, owner) ||
 		strata_repair_header(page)->generation != generation || strata_repair_header(page)->ordinal != ordinal)
 		return false;
 
@@ -153,11 +191,8 @@ read_file(StrataRepairWalk *repair)
 		state = strata_page_salvage(repair->storage, block, copy.data, strategy);
 		if (state == STRATA_PAGE_UNREADABLE)
 			continue;
-		owner = PageIsNew(copy.data) ||
-						((PageHeader) copy.data)->pd_special != BLCKSZ - STRATA_PAGE_SPECIAL_SIZE ?
-					0 :
-					strata_page_special(copy.data)->owner;
-		if (!is_log_page(repair, copy.data, owner) ||
+		owner = page_owner(copy.data);
+		if (!is_log_page(repair, copy.data, owner) || !is_given_out(repair, owner) ||
 			header->generation < repair->first.generation)
 			continue;
 		/* Each page and each generation takes a block: a number that tells of more is wrong. */
@@ -178,6 +213,7 @@ read_file(StrataRepairWalk *repair)
 		found->refused = state == STRATA_PAGE_REFUSED;
 		found->lsn = PageGetLSN(copy.data);
 		found->closed = (header->flags & STRATA_LOG_PAGE_CLOSED) != 0;
+		found->open = strata_tail_is_open(header, repair->shard);
 		found->rows_before = header->rows_before;
 		found->rows = header->rows;
 		found->bytes_before = header->bytes_before;
@@ -229,8 +265,10 @@ next_place(StrataRepairWalk *repair, StrataRepairPage *page, bool closed, uint32
 typedef struct ReadShard
 {
 	StrataRepairWalk *repair;
+	const StrataShardState *state;
 	StrataShardData *data;
 	bool		exists;
+	const char *wrong;			/* does not agree with the log */
 } ReadShard;
 
 /* StrataAction */
@@ -240,6 +278,15 @@ read_shard(void *arg)
 	ReadShard  *read = (ReadShard *) arg;
 
 	read->exists = strata_shard_read(read->repair->storage, read->repair->shard, read->data);
+}
+
+/* StrataAction */
+static void
+check_shard(void *arg)
+{
+	ReadShard  *read = (ReadShard *) arg;
+
+	read->wrong = strata_log_check_shard(read->repair->storage, read->repair->shard, read->state);
 }
 
 /* The shard page, or what is in its place. */
@@ -302,6 +349,37 @@ collect_shard(StrataRepairWalk *repair, const StrataShardState *state)
 		data->active_start = found->ref;
 }
 
+static bool
+same_page(const StrataPageRef *a, const StrataPageRef *b)
+{
+	return a->owner == b->owner && a->block == b->block;
+}
+
+/*
+ * A shard page does not agree with the pages that it names: is it wrong, or are
+ * they damaged?  It is when the log ends elsewhere, or starts there; where its
+ * end or start is missing, what the shard page says stands.  shard_data is what
+ * the pages say.
+ */
+static bool
+shard_is_wrong(const StrataRepairWalk *repair, const StrataShardState *state,
+			   const StrataShardData *data)
+{
+	const StrataShardData *log = &repair->shard_data;
+
+	if (!strata_tail_is_sound(data, repair->shard))
+		return true;
+	if (repair->nfound == 0)
+		return data->tail.owner == 0;
+	if (!repair->found[repair->nfound - 1].open)
+		return false;
+	return log->active_generation != data->active_generation ||
+		   !same_page(&log->tail, &data->tail) ||
+		   (log->active_start.owner != 0 && !same_page(&log->active_start, &data->active_start)) ||
+		   (state->first_pending.owner == 0 && log->log_start.owner != 0 &&
+			!same_page(&log->log_start, &data->log_start));
+}
+
 static void
 write_shard(StrataRepairWalk *repair)
 {
@@ -328,16 +406,27 @@ bool
 strata_repair_start(StrataRepairWalk *repair, const StrataShardState *state)
 {
 	StrataShardData data;
-	ReadShard	read = {.repair = repair, .data = &data};
-	char	   *problem = strata_attempt(read_shard, &read);
-
-	if (problem == NULL)
-		return read.exists && strata_log_start(repair->storage, repair->shard, state, &repair->first);
+	ReadShard	read = {.repair = repair, .state = state, .data = &data};
+	const char *problem = strata_attempt(read_shard, &read);
 
 	repair->first.generation = state->merged_through + 1;
 	repair->first.offset = STRATA_LOG_PAGE_START;
+	if (problem == NULL && read.exists)
+	{
+		char	   *error = strata_attempt(check_shard, &read);
+
+		if (error != NULL)
+			read.wrong = error;
+		problem = repair->request->shard_problems[repair->shard];
+	}
+	if (problem != NULL || read.wrong != NULL)
+		collect_shard(repair, state);
+	if (problem == NULL && read.wrong != NULL && shard_is_wrong(repair, state, &data))
+		problem = read.wrong;
+	if (problem == NULL)
+		return read.exists && strata_log_start(repair->storage, repair->shard, state, &repair->first);
+
 	repair->shard_lost = true;
-	collect_shard(repair, state);
 	strata_repair_report(repair, STRATA_LOSS_SHARD, 0, 0, STRATA_SHARD_BLOCK(repair->shard), 0, 0,
 						 0, problem);
 	if (!repair->request->dry_run)
@@ -346,6 +435,58 @@ strata_repair_start(StrataRepairWalk *repair, const StrataShardState *state)
 														   repair->shard_data.log_start;
 	/* Pages, but not the first: it is looked for, and found missing. */
 	return repair->first.page.owner != 0 || repair->nfound > 0;
+}
+
+void
+strata_repair_finish(StrataRepairWalk *repair, const StrataShardState *state)
+{
+	StrataShardState start = *state;
+	StrataShardData data;
+	ReadShard	read = {.repair = repair, .state = &start};
+	StrataRepairPage first;
+	StrataLogPage *header = strata_repair_header(&first);
+
+	if (repair->generation == 0)
+		return;
+
+	/* The shard page after the first page: sealing changes both by one record. */
+	if (repair->whole && load_page(repair, &repair->generation_first, repair->generation, 0, &first) &&
+		header->sealed_at != 0 && get_shard(repair, &data) &&
+		data.active_generation == repair->generation)
+	{
+		strata_repair_report(repair, STRATA_LOSS_LINK, repair->generation, 0, first.ref.block, 0, 0, 0,
+							 "generation is not sealed");
+		if (!repair->request->dry_run)
+		{
+			header->sealed_at = 0;
+			header->generation_rows = header->generation_bytes = 0;
+			memset(&header->last, 0, sizeof(header->last));
+			memset(&header->next_generation, 0, sizeof(header->next_generation));
+			strata_repair_write(repair, &first, NULL);
+		}
+	}
+
+	if (repair->request->dry_run || !repair->whole || !get_shard(repair, &data))
+		return;
+	if (repair->moved)
+		start.first_pending = repair->start;
+	if (strata_attempt(check_shard, &read) == NULL && read.wrong == NULL)
+		return;
+
+	/* Another page has taken the place of one that it names: that was told. */
+	data.active_generation = repair->generation;
+	data.active_start = repair->generation_first;
+	if (start.first_pending.owner == 0)
+		data.log_start = repair->first.page;
+	if (!same_page(&data.tail, &repair->last))
+	{
+		data.tail = repair->last;
+		data.tail_extent.owner = repair->last.owner;
+		data.tail_extent.block = repair->last.block;
+		data.tail_extent.nblocks = 1;
+	}
+	repair->shard_data = data;
+	write_shard(repair);
 }
 
 /* ---- from page to page ---- */
@@ -361,7 +502,8 @@ ends_with(StrataRepairWalk *repair, StrataRepairPage *page)
 
 	if (!get_shard(repair, &data))
 		return true;
-	if (data.tail.owner == page->ref.owner && data.tail.block == page->ref.block)
+	if (data.tail.owner == page->ref.owner && data.tail.block == page->ref.block &&
+		!strata_repair_closed(page))
 		return true;
 	(void) load_page(repair, &page->ref, strata_repair_header(page)->generation,
 					 strata_repair_header(page)->ordinal, page);

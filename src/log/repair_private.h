@@ -47,6 +47,7 @@ typedef struct StrataRepairFound
 
 	/* as its header says */
 	bool		closed;
+	bool		open;			/* neither closed nor followed by a page */
 	uint64		rows_before;
 	uint64		rows;
 	uint64		bytes_before;
@@ -60,6 +61,7 @@ typedef struct StrataRepairWalk
 	int			shard;
 	bool		shard_lost;		/* the shard page; shard_data is in its place */
 	StrataShardData shard_data;
+	uint64		next_owner;		/* when last read */
 	StrataLogPoint first;		/* where the log should start */
 	bool		moved;			/* it starts at start instead */
 	StrataPageRef start;
@@ -106,6 +108,13 @@ strata_repair_closed(StrataRepairPage *page)
  * the pages of the log.  False: there is no log.
  */
 extern bool strata_repair_start(StrataRepairWalk *repair, const StrataShardState *state);
+
+/*
+ * The walk has come to the end of the log: see to it that nothing says that its
+ * last generation is sealed, and unless this is a dry run that the shard page
+ * names its pages.
+ */
+extern void strata_repair_finish(StrataRepairWalk *repair, const StrataShardState *state);
 
 /* Tell the caller of a loss. */
 extern void strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind,

@@ -40,14 +40,14 @@
 static inline bool
 is_sound_extent(const StrataExtent *extent, uint32 min_blocks)
 {
-	return extent->owner != 0 && extent->nblocks >= min_blocks &&
+	return extent->owner != 0 && extent->owner < STRATA_MAX_OWNER && extent->nblocks >= min_blocks &&
 		extent->block <= STRATA_MAX_BLOCK &&
 		extent->nblocks <= STRATA_MAX_BLOCK - extent->block;
 }
 
 /* What planning new pages relies on. */
-static bool
-is_sound_shard(const StrataShardData *data, int shard)
+bool
+strata_tail_is_sound(const StrataShardData *data, int shard)
 {
 	const StrataExtent *extent = &data->tail_extent;
 
@@ -71,7 +71,7 @@ strata_tail_lock_shard(Relation storage, int shard)
 	Buffer		buffer = strata_page_read(storage, block, STRATA_PAGE_SHARD, 0,
 										  BUFFER_LOCK_EXCLUSIVE, NULL, SHARD_OBJECT);
 
-	if (!is_sound_shard(strata_page_shard(BufferGetPage(buffer)), shard))
+	if (!strata_tail_is_sound(strata_page_shard(BufferGetPage(buffer)), shard))
 		strata_page_mismatch(storage, block, SHARD_OBJECT);
 	return buffer;
 }

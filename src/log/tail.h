@@ -40,6 +40,9 @@ strata_tail_is_open(const StrataLogPage *header, int shard)
 		(header->flags & STRATA_LOG_PAGE_CLOSED) == 0;
 }
 
+/* Are the fields of a shard page such that new pages can be planned by them? */
+extern bool strata_tail_is_sound(const StrataShardData *data, int shard);
+
 /* The shard page, checked and locked exclusively: the tail stays where it is. */
 extern Buffer strata_tail_lock_shard(Relation storage, int shard);
 

@@ -316,7 +316,8 @@ manifest_advance(StrataStore *store, Relation storage, const StrataMetaData *met
  * none would: the tables must be read.  Sets *meta.
  */
 static bool
-serving_pass(Relation storage, Snapshot snapshot, StrataMetaData *meta, uint64 *key)
+serving_pass(StrataStore *store, Relation storage, Snapshot snapshot, StrataMetaData *meta,
+			 uint64 *key)
 {
 	FullTransactionId pass = InvalidFullTransactionId;
 
@@ -325,6 +326,7 @@ serving_pass(Relation storage, Snapshot snapshot, StrataMetaData *meta, uint64 *
 	if (!strata_meta_read(storage, meta))
 	{
 		/* Nothing was ever written: no rows, whoever looks. */
+		strata_manifest_check_made(store, storage, snapshot);
 		memset(meta, 0, sizeof(*meta));
 		meta->incarnation = 1;
 	}
@@ -361,7 +363,7 @@ strata_manifest_get(StrataStore *store, Relation storage, Snapshot snapshot)
 	uint64		key;
 	StrataManifest *manifest;
 
-	if (!serving_pass(storage, snapshot, &meta, &key))
+	if (!serving_pass(store, storage, snapshot, &meta, &key))
 		manifest = strata_manifest_read(store, storage, &meta, snapshot);
 	else
 	{
@@ -399,7 +401,7 @@ strata_manifest_get_for_lookups(StrataStore *store, Relation storage, Snapshot s
 	uint64		key;
 	StrataManifest *manifest;
 
-	if (!serving_pass(storage, snapshot, &meta, &key) || key == NO_PASS ||
+	if (!serving_pass(store, storage, snapshot, &meta, &key) || key == NO_PASS ||
 		cache_find(storage, key, true) != NULL)
 		return strata_manifest_get(store, storage, snapshot);
 
@@ -432,7 +434,7 @@ strata_manifest_totals(StrataStore *store, Relation storage, Snapshot snapshot,
 	StrataPassRow pass;
 
 	memset(totals, 0, sizeof(*totals));
-	if (serving_pass(storage, snapshot, &meta, &key))
+	if (serving_pass(store, storage, snapshot, &meta, &key))
 	{
 		if (key == NO_PASS)
 			return;

@@ -104,6 +104,14 @@ extern StrataManifest *strata_manifest_get_uncached(StrataStore *store, Relation
 													Snapshot snapshot);
 
 /*
+ * Raise XX001 if there is no metapage although the manifest, as snapshot sees it
+ * (NULL: as it is), has a row group.  Then the store was made, and its file has
+ * lost the page, or all.
+ */
+extern void strata_manifest_check_made(StrataStore *store, Relation storage,
+										   Snapshot snapshot);
+
+/*
  * The row group of that number, NULL when snapshot, which the manifest was got
  * for, does not see it.  Of a manifest that is not complete its row is read;
  * what is returned then has no zone maps, and lives as long as the manifest.

@@ -303,6 +303,34 @@ strata_manifest_fill(StrataManifest *manifest, Oid ftrelid, Snapshot snapshot)
  * Read the manifest under a snapshot.  What detoasting and decoding leave
  * behind goes with a context of its own.
  */
+void
+strata_manifest_check_made(StrataStore *store, Relation storage, Snapshot snapshot)
+{
+	StrataTableScan scan;
+	StrataMetaData meta;
+	bool		found;
+
+	if (strata_meta_read(storage, &meta))
+		return;
+	if (snapshot != NULL)
+		snapshot = RegisterSnapshot(snapshot);
+	strata_table_scan_begin(&scan, STRATA_TABLE_ROW_GROUP, AccessShareLock, store->ftrelid,
+							snapshot);
+	found = HeapTupleIsValid(strata_table_scan_next(&scan));
+	strata_table_scan_end(&scan);
+	if (snapshot != NULL)
+		UnregisterSnapshot(snapshot);
+
+	/* Another session may have made it, and written a row group, since. */
+	if (found && !strata_meta_read(storage, &meta))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("relation \"%s\" has no metapage, although the manifest of %s has row groups",
+						RelationGetRelationName(storage), store->name),
+				 errdetail("The file is empty, or its first block is."),
+				 errhint("Restore the table from a backup.")));
+}
+
 StrataManifest *
 strata_manifest_read(StrataStore *store, Relation storage, const StrataMetaData *meta,
 					 Snapshot snapshot)

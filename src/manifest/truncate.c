@@ -26,6 +26,7 @@
 
 #include "pause.h"
 #include "manifest/lifecycle.h"
+#include "manifest/manifest.h"
 #include "storage/extent.h"
 #include "storage/metapage.h"
 #include "storage/relation_am.h"
@@ -58,6 +59,7 @@ strata_store_truncate(Oid ftrelid)
 	/* Never written to: there is nothing to get rid of. */
 	if (!strata_meta_read(storage, &meta))
 	{
+		strata_manifest_check_made(store, storage, NULL);
 		table_close(storage, NoLock);
 		strata_store_close(store);
 		return;

@@ -20,10 +20,13 @@
  *	   name.  A loader's extent left the spare page by the record that appended
  *	   its entry, so one missing at 1 is found here
  *
+ *	4. the next owner id once more
+ *
  * What leaves the spare page after 1 counts as spare, hence is referred to;
- * its owner id is at least the next owner id read then, which tells such a
- * reference from a block that really is in two places.  The manifest holds
- * still: the caller keeps passes out.
+ * its owner id is at least the next owner id read then, and less than that of
+ * 4, which tells such a reference from a block that really is in two places.
+ * One beyond that of 4 was given out by a spare page that is not the one there
+ * is now.  The manifest holds still: the caller keeps passes out.
  *
  * Log and manifest are read for every version of the store's manifest rows
  * that is not dead to everybody at the horizon, so what any snapshot, slot,
@@ -43,6 +46,7 @@
 #include "storage/extent.h"
 #include "storage/locks.h"
 #include "storage/metapage.h"
+#include "storage/salvage.h"
 
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -72,7 +76,8 @@ typedef struct Accounting
 {
 	Relation	storage;
 	BlockNumber nblocks;
-	uint64		next_owner;		/* owners from here on came after our look */
+	uint64		next_owner;		/* owners from here on came after our look, */
+	uint64		end_owner;		/* and from here on never */
 	BlockReference *references;
 	Size		nreferences;
 	Size		max_references;
@@ -85,7 +90,7 @@ typedef struct Accounting
 	bool		found[STRATA_MAX_SHARDS];
 	uint32		nshards;
 
-	StrataBlockFault report;
+	StrataBlockFaultCallback report;
 	void	   *report_arg;
 } Accounting;
 
@@ -251,11 +256,22 @@ describe_use(const BlockReference *reference)
 	return "";
 }
 
+/* b may be NULL */
 static void
-report_fault(Accounting *accounting, BlockNumber block, const char *what)
+report_fault(Accounting *accounting, BlockNumber block, const char *what,
+			 const BlockReference *a, const BlockReference *b)
 {
+	const BlockReference *tail = a->use == USE_TAIL ? a : b;
+
 	if (accounting->report != NULL)
-		accounting->report(block, what, accounting->report_arg);
+	{
+		StrataBlockFault fault = {.block = block, .what = what, .shard = -1};
+
+		fault.spare = a->use == USE_SPARE || (b != NULL && b->use == USE_SPARE);
+		if (!fault.spare && tail != NULL && tail->use == USE_TAIL)
+			fault.shard = (int) tail->detail;
+		accounting->report(&fault, accounting->report_arg);
+	}
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -307,6 +323,7 @@ check_references(Accounting *accounting)
 {
 	const BlockReference *last_spare = NULL;	/* those that reach farthest */
 	const BlockReference *last_used = NULL;
+	const BlockReference spare = {.use = USE_SPARE};
 
 	for (Size i = 0; i < accounting->nreferences; i++)
 	{
@@ -319,15 +336,23 @@ check_references(Accounting *accounting)
 		if ((uint64) reference->block + reference->nblocks > accounting->nblocks &&
 			(reference->owner == 0 || reference->owner < accounting->next_owner))
 			report_fault(accounting, Max(reference->block, accounting->nblocks),
-						 psprintf("is outside the file, but %s has it", describe_use(reference)));
+						 psprintf("is outside the file, but %s has it", describe_use(reference)),
+						 reference, NULL);
+		if (reference->owner >= accounting->end_owner)
+			report_fault(accounting, reference->block,
+						 psprintf("belongs to %s under owner id " UINT64_FORMAT
+								  ", which the list of free extents has yet to give out",
+								  describe_use(reference), reference->owner),
+						 reference, &spare);
 
 		for (int j = 0; j < 2; j++)
 		{
 			if (others[j] != NULL && others[j]->block + others[j]->nblocks > reference->block &&
 				!references_agree(accounting, others[j], reference))
 				report_fault(accounting, reference->block,
-							 psprintf("belongs to %s and to %s", describe_use(others[j]),
-									  describe_use(reference)));
+						 psprintf("belongs to %s and to %s", describe_use(others[j]),
+								  describe_use(reference)),
+						 others[j], reference);
 		}
 
 		if (*last == NULL ||
@@ -356,61 +381,122 @@ set_bits(uint8 *bits, BlockNumber end, BlockNumber block, uint32 nblocks)
 	}
 }
 
-uint8 *
-strata_referenced_blocks(StrataStore *store, Relation storage, TransactionId horizon,
-						 bool include_spare, BlockNumber *nblocks,
-						 StrataBlockFault report, void *arg)
+/* ---- collecting ---- */
+
+typedef struct AddShard
 {
-	Accounting	accounting;
+	Accounting *accounting;
+	StrataStore *store;
+	int			shard;
+} AddShard;
+
+/* StrataAction */
+static void
+add_shard_page_action(void *arg)
+{
+	AddShard   *add = (AddShard *) arg;
+
+	add_shard_page(add->accounting, add->shard);
+}
+
+/* StrataAction */
+static void
+add_log_action(void *arg)
+{
+	AddShard   *add = (AddShard *) arg;
+
+	add_log(add->accounting, add->store, add->shard);
+}
+
+/*
+ * Do it for each shard.  tolerant: what cannot be read is left out.
+ */
+static void
+add_shards(Accounting *accounting, StrataStore *store, StrataAction action, bool tolerant)
+{
+	for (uint32 shard = 0; shard < accounting->nshards; shard++)
+	{
+		AddShard	add = {.accounting = accounting, .store = store, .shard = (int) shard};
+
+		if (tolerant)
+			(void) strata_attempt(action, &add);
+		else
+			action(&add);
+	}
+}
+
+/*
+ * Collect all references, in block order, and check them.  False: the store is
+ * not made yet.
+ */
+static bool
+account(Accounting *accounting, StrataStore *store, Relation storage, TransactionId horizon,
+		bool tolerant, StrataBlockFaultCallback report, void *arg)
+{
 	StrataMetaData meta;
 	StrataSpareData *spare;
-	uint8	   *bits;
-	Size		nbytes;
 
-	memset(&accounting, 0, sizeof(accounting));
-	accounting.storage = storage;
-	accounting.report = report;
-	accounting.report_arg = arg;
+	memset(accounting, 0, sizeof(*accounting));
+	accounting->storage = storage;
+	accounting->report = report;
+	accounting->report_arg = arg;
 
 	(void) strata_lock(RelationGetRelid(storage), STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
-	accounting.nblocks = RelationGetNumberOfBlocks(storage);
+	accounting->nblocks = RelationGetNumberOfBlocks(storage);
 	spare = strata_spare_read(storage);
 	strata_unlock(RelationGetRelid(storage), STRATA_LOCK_EXTENT, 0, ExclusiveLock);
 	STRATA_PAUSE("blocks-spare-read");
 
-	*nblocks = accounting.nblocks;
-	nbytes = (Size) accounting.nblocks / 8 + 1;
-	bits = MemoryContextAllocExtended(CurrentMemoryContext, nbytes,
-									  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	if (spare == NULL)
+		return false;
+	if (!strata_meta_read(storage, &meta))
+		strata_page_mismatch(storage, STRATA_META_BLOCK, "the metapage");
+	accounting->nshards = meta.nshards;
+	accounting->next_owner = spare->next_owner;
+	accounting->max_references = 1024;
+	accounting->references = palloc(accounting->max_references * sizeof(BlockReference));
+
+	add_reference(accounting, USE_FIXED, 0, 0, 0, STRATA_FIRST_EXTENT_BLOCK(meta.nshards));
+	for (uint32 i = 0; i < spare->nruns; i++)
+		add_reference(accounting, USE_SPARE, 0, 0, spare->runs[i].block,
+					  spare->runs[i].nblocks);
+	pfree(spare);
+	add_shards(accounting, store, add_shard_page_action, tolerant);
+	STRATA_PAUSE("blocks-shards-read");
+	strata_manifest_all_versions(store->ftrelid, meta.incarnation, horizon, add_group,
+								 note_shard, accounting);
+	add_shards(accounting, store, add_log_action, tolerant);
+	STRATA_PAUSE("blocks-log-read");
+	spare = strata_spare_read(storage);
+	if (spare == NULL)
+		strata_page_mismatch(storage, STRATA_META_BLOCK, "the metapage");
+	accounting->end_owner = spare->next_owner;
+	pfree(spare);
+
+	qsort(accounting->references, accounting->nreferences, sizeof(BlockReference),
+		  compare_references);
+	check_references(accounting);
+	return true;
+}
+
+uint8 *
+strata_referenced_blocks(StrataStore *store, Relation storage, TransactionId horizon,
+						 bool include_spare, BlockNumber *nblocks,
+						 StrataBlockFaultCallback report, void *arg)
+{
+	Accounting	accounting;
+	bool		made = account(&accounting, store, storage, horizon, false, report, arg);
+	Size		nbytes = (Size) accounting.nblocks / 8 + 1;
+	uint8	   *bits = MemoryContextAllocExtended(CurrentMemoryContext, nbytes,
+												  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+
+	*nblocks = accounting.nblocks;
+	if (!made)
 	{
 		/* Blocks of a store that is not made yet are the first write's. */
 		memset(bits, 0xFF, nbytes);
 		return bits;
 	}
-	if (!strata_meta_read(storage, &meta))
-		strata_page_mismatch(storage, STRATA_META_BLOCK, "the metapage");
-	accounting.nshards = meta.nshards;
-	accounting.next_owner = spare->next_owner;
-	accounting.max_references = 1024;
-	accounting.references = palloc(accounting.max_references * sizeof(BlockReference));
-
-	add_reference(&accounting, USE_FIXED, 0, 0, 0, STRATA_FIRST_EXTENT_BLOCK(meta.nshards));
-	for (uint32 i = 0; i < spare->nruns; i++)
-		add_reference(&accounting, USE_SPARE, 0, 0, spare->runs[i].block,
-					  spare->runs[i].nblocks);
-	for (uint32 shard = 0; shard < meta.nshards; shard++)
-		add_shard_page(&accounting, shard);
-	STRATA_PAUSE("blocks-shards-read");
-	strata_manifest_all_versions(store->ftrelid, meta.incarnation, horizon, add_group,
-								 note_shard, &accounting);
-	for (uint32 shard = 0; shard < meta.nshards; shard++)
-		add_log(&accounting, store, shard);
-	STRATA_PAUSE("blocks-log-read");
-
-	qsort(accounting.references, accounting.nreferences, sizeof(BlockReference),
-		  compare_references);
-	check_references(&accounting);
 	for (Size i = 0; i < accounting.nreferences; i++)
 	{
 		BlockReference *reference = &accounting.references[i];
@@ -419,6 +505,15 @@ strata_referenced_blocks(StrataStore *store, Relation storage, TransactionId hor
 			set_bits(bits, accounting.nblocks, reference->block, reference->nblocks);
 	}
 	pfree(accounting.references);
-	pfree(spare);
 	return bits;
+}
+
+void
+strata_check_blocks(StrataStore *store, Relation storage, TransactionId horizon,
+					StrataBlockFaultCallback report, void *arg)
+{
+	Accounting	accounting;
+
+	if (account(&accounting, store, storage, horizon, true, report, arg))
+		pfree(accounting.references);
 }

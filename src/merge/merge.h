@@ -235,11 +235,33 @@ extern void strata_shorten_move(StrataShorten *plan, StrataPassEnv *env, int64 m
  * report (may be NULL) is called for a block referred to twice or outside the
  * file.
  */
-typedef void (*StrataBlockFault)(BlockNumber block, const char *what, void *arg);
+typedef struct StrataBlockFault
+{
+	BlockNumber block;
+	const char *what;
+	bool		spare;			/* the spare page may be what is wrong */
+	int			shard;			/* whose page may be; -1: none's */
+} StrataBlockFault;
+
+typedef void (*StrataBlockFaultCallback)(const StrataBlockFault *fault, void *arg);
 extern uint8 *strata_referenced_blocks(StrataStore *store, Relation storage,
 									   TransactionId horizon, bool include_spare,
 									   BlockNumber *nblocks,
-									   StrataBlockFault report, void *arg);
+									   StrataBlockFaultCallback report, void *arg);
+
+/*
+ * The same for the faults alone, going on where a shard page or a log cannot
+ * be read: what is found is not all then.
+ */
+extern void strata_check_blocks(StrataStore *store, Relation storage, TransactionId horizon,
+								StrataBlockFaultCallback report, void *arg);
+
+/*
+ * How often a block fault must show before it is believed, while others write:
+ * what they change between the looks at size, spare page and log can make a
+ * block seem to be referred to twice.
+ */
+#define STRATA_BLOCK_ROUNDS		3
 
 /* ---- freeze (freeze.c): StrataStorageHooks.vacuum ---- */
 

@@ -12,7 +12,8 @@
  *				as in a compaction, and the old one out of the manifest
  *	dictionary		goes out of the manifest; rows compressed with it are lost
  *				with their row groups
- *	spare page, shard page	made anew: what they say is also on other pages
+ *	spare page, shard page	made anew, when they cannot be read or do not agree
+ *				with the rest: what they say is also on other pages
  *
  * A row is lost when a column of it is: it is never given back with another
  * value in its place.  Nor does the version before it come back: deletes stay,
@@ -55,6 +56,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -228,6 +230,8 @@ repair_log(StrataRepair *repair)
 		.store = repair->store,
 		.storage = repair->storage,
 		.dry_run = repair->dry_run,
+		.nblocks = repair->nblocks,
+		.shard_problems = repair->shard_problems,
 		.loss = report_log_loss,
 		.group = note_pending_group,
 		.arg = repair};
@@ -267,15 +271,77 @@ read_manifest(void *arg)
 {
 	StrataRepair *repair = (StrataRepair *) arg;
 
+	strata_manifest_check_made(repair->store, repair->storage, GetActiveSnapshot());
 	repair->manifest = strata_manifest_get_uncached(repair->store, repair->storage,
 													GetActiveSnapshot());
 }
 
+/* What is wrong with the spare page; NULL: nothing. */
+typedef struct CheckSpare
+{
+	StrataRepair *repair;
+	const char *problem;
+} CheckSpare;
+
+/* StrataBlockFaultCallback */
+static void
+note_block_fault(const StrataBlockFault *fault, void *arg)
+{
+	CheckSpare *check = (CheckSpare *) arg;
+	const char **problem = &check->problem;
+
+	if (!fault->spare && fault->shard < 0)
+		return;
+	if (!fault->spare)
+		problem = &check->repair->shard_problems[fault->shard];
+	if (*problem == NULL)
+		*problem = psprintf("block %u %s", fault->block, fault->what);
+}
+
+/*
+ * StrataAction: Giving out what belongs to somebody would be the end of that,
+ * so a list that does not agree with everything else is worth nothing.
+ */
+static void
+check_spare(void *arg)
+{
+	CheckSpare *check = (CheckSpare *) arg;
+	StrataRepair *repair = check->repair;
+
+	for (int round = 0; round < STRATA_BLOCK_ROUNDS; round++)
+	{
+		bool		found;
+
+		check->problem = NULL;
+		memset(repair->shard_problems, 0, sizeof(repair->shard_problems));
+		strata_check_blocks(repair->store, repair->storage,
+							GetOldestNonRemovableTransactionId(repair->storage),
+							note_block_fault, check);
+		found = check->problem != NULL;
+		for (int shard = 0; shard < repair->store->nshards; shard++)
+			found = found || repair->shard_problems[shard] != NULL;
+		if (!found || !repair->dry_run)
+			break;
+		pg_usleep(10000L);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+typedef struct ReadShardPage
+{
+	Relation	storage;
+	int			shard;
+	StrataShardData data;
+	bool		exists;
+} ReadShardPage;
+
 /* StrataAction */
 static void
-read_spare(void *arg)
+read_shard_page(void *arg)
 {
-	(void) strata_spare_read(((StrataRepair *) arg)->storage);
+	ReadShardPage *read = (ReadShardPage *) arg;
+
+	read->exists = strata_shard_read(read->storage, read->shard, &read->data);
 }
 
 /* Without the spare page no space can be taken, for what comes next either. */
@@ -283,11 +349,14 @@ static void
 repair_spare_page(StrataRepair *repair)
 {
 	StrataRepairLoss loss = STRATA_REPAIR_NO_LOSS;
+	CheckSpare	check = {.repair = repair};
 	uint64		owner = 0;
 	int			n;
 	StrataDictionaryRef *refs;
 
-	loss.problem = strata_attempt(read_spare, repair);
+	loss.problem = strata_attempt(check_spare, &check);
+	if (loss.problem == NULL)
+		loss.problem = check.problem;
 	if (loss.problem == NULL)
 		return;
 	loss.kind = "spare page";
@@ -303,7 +372,16 @@ repair_spare_page(StrataRepair *repair)
 	refs = strata_manifest_dictionaries(repair->store->ftrelid, repair->manifest->incarnation, &n);
 	for (int i = 0; i < n; i++)
 		owner = Max(owner, refs[i].extent.owner);
-	strata_spare_rebuild(repair->storage, owner);
+	for (int shard = 0; shard < repair->store->nshards; shard++)
+	{
+		ReadShardPage read = {.storage = repair->storage, .shard = shard};
+
+		if (strata_attempt(read_shard_page, &read) != NULL || !read.exists)
+			continue;
+		owner = Max(owner, read.data.tail_extent.owner);
+		owner = Max(owner, read.data.next_extent.owner);
+	}
+	strata_spare_rebuild(repair->storage, repair->store->nshards, owner);
 }
 
 static void
@@ -329,6 +407,7 @@ repair_store(StrataRepair *repair)
 		return;
 	}
 
+	repair->nblocks = RelationGetNumberOfBlocks(repair->storage);
 	repair_spare_page(repair);
 	strata_repair_base(repair);
 	repair_log(repair);

@@ -30,6 +30,8 @@ typedef struct StrataRepair
 	bool		pass_begun;		/* logged as M */
 	Bitmapset  *columns;		/* all of the table's */
 	Bitmapset  *key_columns;
+	BlockNumber nblocks;		/* of the file, before any space was taken */
+	const char *shard_problems[STRATA_MAX_SHARDS];	/* as log/repair.h has them */
 	List	   *pending;		/* of StrataLogGroup *, as the log has them */
 	List	   *lost_keys;		/* of StrataRepairLostKey *, of pending row groups */
 	StrataPassRecord record;

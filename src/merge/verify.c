@@ -38,6 +38,7 @@
 #include "merge/verify_private.h"
 
 #include "base/dictionary.h"
+#include "log/repair.h"
 #include "storage/extent.h"
 #include "storage/locks.h"
 #include "storage/metapage.h"
@@ -57,9 +58,6 @@
 #include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(strata_verify);
-
-/* How often a block fault must show before it is believed. */
-#define VERIFY_BLOCK_ROUNDS		3
 
 /* A row group of the log, checked after the walk. */
 typedef struct VerifyGroup
@@ -224,23 +222,12 @@ verify_shard_page(StrataVerify *verify, void *arg)
 	VerifyShard *state = (VerifyShard *) arg;
 	StrataShardState *shard = &verify->manifest->shards[state->shard];
 	char		object[32];
-	StrataShardData data;
+	const char *problem;
 
 	snprintf(object, sizeof(object), "shard %d", state->shard);
-	if (!strata_shard_read(verify->storage, state->shard, &data))
-		return;
-	if (data.shard != (uint32) state->shard)
-		strata_verify_fault(verify, object, "its page names shard %u", data.shard);
-	if (data.active_generation <= shard->merged_through)
-		strata_verify_fault(verify, object, "generation %u is active, although %u is merged",
-							data.active_generation, shard->merged_through);
-	if (data.tail.owner == 0)
-		return;					/* nothing was ever appended */
-	if (data.tail.owner != data.tail_extent.owner ||
-		data.tail.block < data.tail_extent.block ||
-		data.tail.block - data.tail_extent.block >= data.tail_extent.nblocks)
-		strata_verify_fault(verify, object, "its tail, block %u, is not in its tail extent",
-							data.tail.block);
+	problem = strata_log_check_shard(verify->storage, state->shard, shard);
+	if (problem != NULL)
+		strata_verify_fault(verify, object, "%s", problem);
 }
 
 /* ---- log ---- */
@@ -419,14 +406,14 @@ typedef struct VerifyBlocks
 	bool		room;			/* on the spare page */
 } VerifyBlocks;
 
-/* StrataBlockFault */
+/* StrataBlockFaultCallback */
 static void
-verify_block_fault(BlockNumber block, const char *what, void *arg)
+verify_block_fault(const StrataBlockFault *fault, void *arg)
 {
 	VerifyBlocks *blocks = (VerifyBlocks *) arg;
 	MemoryContext old_mcxt = MemoryContextSwitchTo(blocks->mcxt);
 
-	blocks->faults = lappend(blocks->faults, psprintf("block %u: %s", block, what));
+	blocks->faults = lappend(blocks->faults, psprintf("block %u: %s", fault->block, fault->what));
 	MemoryContextSwitchTo(old_mcxt);
 }
 
@@ -486,7 +473,7 @@ verify_blocks(StrataVerify *verify)
 	uint64		unreferenced = 0;
 
 	blocks.mcxt = CurrentMemoryContext;
-	for (int round = 0; round < VERIFY_BLOCK_ROUNDS; round++)
+	for (int round = 0; round < STRATA_BLOCK_ROUNDS; round++)
 	{
 		uint64		before = verify->nfaults;
 

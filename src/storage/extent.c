@@ -92,6 +92,9 @@ spare_check(Relation rel, Page page)
 	const StrataSpareData *spare = strata_page_spare(page);
 	uint64		end = STRATA_FIRST_EXTENT_BLOCK(1);
 
+	if (spare->next_owner == 0 || spare->next_owner > STRATA_MAX_OWNER ||
+		spare->nruns > STRATA_SPARE_MAX_RUNS)
+		strata_page_mismatch(rel, STRATA_SPARE_BLOCK, SPARE_OBJECT);
 	for (uint32 i = 0; i < spare->nruns; i++)
 	{
 		const StrataSpareRun *run = &spare->runs[i];

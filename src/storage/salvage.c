@@ -23,6 +23,7 @@
 #include "postgres.h"
 
 #include "storage/extent.h"
+#include "storage/locks.h"
 #include "storage/salvage.h"
 
 #include "access/generic_xlog.h"
@@ -182,13 +183,21 @@ strata_extent_salvage(Relation rel, const StrataExtent *extent, uint64 offset, S
 }
 
 void
-strata_spare_rebuild(Relation rel, uint64 owner)
+strata_spare_rebuild(Relation rel, int nshards, uint64 owner)
 {
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
 	GenericXLogState *record;
 	Buffer		buffer;
 	Page		page;
+
+	/* What is added to a file must not lie where fixed pages belong. */
+	if (nblocks < STRATA_FIRST_EXTENT_BLOCK(nshards))
+	{
+		(void) strata_lock(RelationGetRelid(rel), STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
+		strata_extend_file(rel, STRATA_FIRST_EXTENT_BLOCK(nshards) - nblocks);
+		strata_unlock(RelationGetRelid(rel), STRATA_LOCK_EXTENT, 0, ExclusiveLock);
+	}
 
 	for (BlockNumber block = STRATA_SPARE_BLOCK + 1; block < nblocks; block++)
 	{
@@ -204,6 +213,7 @@ strata_spare_rebuild(Relation rel, uint64 owner)
 	}
 	FreeAccessStrategy(strategy);
 
+	owner = Min(owner, STRATA_MAX_OWNER - OWNER_MARGIN);
 	record = GenericXLogStart(rel);
 	buffer = strata_page_new(rel, STRATA_SPARE_BLOCK, NULL);
 	page = GenericXLogRegisterBuffer(record, buffer, GENERIC_XLOG_FULL_IMAGE);

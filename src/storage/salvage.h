@@ -59,10 +59,11 @@ extern StrataPageState strata_extent_page_state(Relation rel, const StrataExtent
 												BufferAccessStrategy strategy);
 
 /*
- * Make a spare page that cannot be read anew, without free extents: sweep finds
- * them.  owner: the highest owner id that the caller knows of; those on the
- * pages of the file are looked for here.  AccessExclusiveLock on rel.
+ * Make a spare page anew that cannot be read or is wrong, without free extents:
+ * sweep finds them.  owner: the highest owner id that the caller knows of; those
+ * on the pages of the file are looked for here.  A file cut short becomes long
+ * enough for the fixed pages.  AccessExclusiveLock on rel.
  */
-extern void strata_spare_rebuild(Relation rel, uint64 owner);
+extern void strata_spare_rebuild(Relation rel, int nshards, uint64 owner);
 
 #endif							/* STRATA_SALVAGE_H */

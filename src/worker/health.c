@@ -216,7 +216,7 @@ strata_health_info(PG_FUNCTION_ARGS)
 				   psprintf("the store cannot be read%s%s",
 							pg_class_ownercheck(ftrelid, GetUserId()) ? ": " : "",
 							pg_class_ownercheck(ftrelid, GetUserId()) ? message : ""),
-				   "SELECT strata.verify() names all that is damaged; restore the table from a backup.");
+				   "SELECT strata.repair() tells what it would cost to go on without what is damaged; if its action is none, restore the table from a backup.");
 	}
 	return (Datum) 0;
 }

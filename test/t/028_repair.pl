@@ -39,6 +39,7 @@ sub with_file
 sub get_bytes { my ($file, $block, $offset, $n) = @_; seek $file, $block * BLOCK + $offset, 0; read($file, my $bytes, $n); return $bytes; }
 sub put_bytes { my ($file, $block, $offset, $bytes) = @_; seek $file, $block * BLOCK + $offset, 0; print $file $bytes; return; }
 sub flip { my ($file, $block, $offset) = @_; put_bytes($file, $block, $offset, ~get_bytes($file, $block, $offset, 1)); return; }
+sub flip_bit { my ($file, $block, $offset) = @_; put_bytes($file, $block, $offset, get_bytes($file, $block, $offset, 1) ^ "\1"); return; }
 sub lower { return unpack 'x12 S', get_bytes($_[0], $_[1], 0, 16); }
 
 # (offset, length, rows) of the entries that start on a log page
@@ -447,6 +448,84 @@ for my $checksums ('on', 'off')
 		like(q1("SELECT last_error FROM strata.stores WHERE store = 'w'::regclass"), qr/block $path{wblock}/, 'the error names the block');
 	}
 	$path{wblock} = $w[0] if $on;
+}
+
+# ---- fixed pages that say what is not so, or do not fit the file ----
+# [name, damage, what repair tells]; rows are lost where the file is cut short.
+my (%stale, %at);
+my $spare_told = qr/^spare page block 1 rows 0 rewritten$/;
+my @wrong = (
+	[ 'run', sub { put_bytes($_[0], 1, 40, pack 'L', $at{run}{group}) }, $spare_told ],
+	[ 'owner', sub { put_bytes($_[0], 1, PAGE_HEADER, pack 'Q', 5) }, $spare_told ],
+	[ 'nowner', sub { put_bytes($_[0], 1, PAGE_HEADER, pack 'Q', 0) }, $spare_told ],
+	[ 'stale', sub { put_bytes($_[0], 1, 0, $stale{stale}) }, $spare_told ],
+	[ 'cut', sub { truncate $_[0], (-s $_[0]) - BLOCK or die $! }, $spare_told ],
+	[ 'short', sub { truncate $_[0], 3 * BLOCK or die $! }, qr/^spare page block 1 rows 0 rewritten\nrow group .*^log pages shard 0 .*^shard page shard 1 block 3 /ms ],
+	[ 'short28', sub { truncate $_[0], 28 * BLOCK or die $! }, qr/^spare page block 1 rows 0 rewritten\nrow group .*^shard page shard 1 block 3 rows 0 rewritten$/ms ],
+	(map { my ($field, $byte) = split / /; [ $field, sub { flip_bit($_[0], 2, $byte) }, qr/^shard page shard 0 block 2 rows 0 rewritten$/ ] }
+		'active 28', 'start 56', 'tail 72', 'extent 80'),
+	# these reach into the list of free extents
+	(map { my ($field, $byte) = split / /; [ $field, sub { flip_bit($_[0], 2, $byte) }, qr/^spare page block 1 rows 0 rewritten\nshard page shard 0 block 2 rows 0 rewritten$/ ] }
+		'long 94', 'next 97'),
+	[ 'logowner', sub { flip_bit($_[0], $at{logowner}{active}, BLOCK - 12) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
+	[ 'logplace', sub { flip_bit($_[0], $at{logplace}{active}, BLOCK - 16) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
+	[ 'sealed', sub { flip_bit($_[0], $at{sealed}{active}, 100) }, qr/^log link shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
+);
+my @wrong_names = map { $_->[0] } @wrong;
+for my $name (@wrong_names)
+{
+	q1(make_table($name, "auto_merge 'off', shards '2'"), "CALL bulk('$name', 1, 300, 1)", "CALL strata.drain('$name')", "CALL by_row('$name', 1, 20, 2)");
+	$path{$name} = $node->data_dir . '/' . q1("SELECT pg_relation_filepath(storage) FROM strata.stores WHERE store = '$name'::regclass");
+	if ($name eq 'stale')
+	{
+		q1('CHECKPOINT');
+		with_file($name, sub { $stale{$name} = get_bytes($_[0], 1, 0, BLOCK) });
+	}
+	q1("SELECT * FROM strata.seal('$name')", "CALL bulk('$name', 21, 200, 2)", "CALL by_row('$name', 201, 210, 3)");
+	$at{$name}{active} = q1("SELECT first_block FROM strata.generations WHERE store = '$name'::regclass AND shard = 0 ORDER BY generation DESC LIMIT 1");
+	$at{$name}{group} = q1("SELECT first_block FROM strata.row_groups WHERE store = '$name'::regclass ORDER BY number LIMIT 1");
+}
+$node->stop;
+with_file($_->[0], $_->[1]) for @wrong;
+$node->start;
+for (@wrong)
+{
+	my ($name, $damage, $told) = @$_;
+	isnt(q1("SELECT v::text FROM strata.verify('$name') v"), '', "$name wrong: verify tells");
+	my $dry = repair($name, 1);
+	like($dry, $told, "$name wrong: repair tells");
+	is(repair($name), $dry, "$name wrong: and does it");
+	verify_clean($node, $name, "$name wrong: repaired");
+	if ($name =~ /short/)
+	{
+		cmp_ok(q1("SELECT count(*) FROM $name t JOIN ${name}_heap h USING (id, n, p)"), '==', q1("SELECT count(*) FROM $name"), "$name wrong: no row that was not there");
+		q1("DELETE FROM ${name}_heap", "INSERT INTO ${name}_heap SELECT * FROM $name");
+	}
+	use_table($name);
+}
+
+# ---- a store that was made and has no metapage ----
+my @lost = qw(nometa empty);
+for my $name (@lost)
+{
+	q1(make_table($name), "CALL bulk('$name', 1, 50, 1)", "CALL strata.drain('$name')");
+	$path{$name} = $node->data_dir . '/' . q1("SELECT pg_relation_filepath(storage) FROM strata.stores WHERE store = '$name'::regclass");
+}
+$node->stop;
+with_file('nometa', sub { put_bytes($_[0], 0, 0, "\0" x BLOCK) });
+with_file('empty', sub { truncate $_[0], 0 or die $! });
+$node->start;
+for my $name (@lost)
+{
+	my $like = qr/relation "s\d+" has no metapage, although the manifest of \S+ has row groups/;
+	fails("$name: $_->[0]", $_->[1], $like) for [ 'a scan', "SELECT count(*) FROM $name" ], [ 'a lookup', "SELECT * FROM $name WHERE id = 'k1'" ],
+	  [ 'an insert', "INSERT INTO $name VALUES ('x')" ], [ 'a bulk insert', "INSERT INTO $name SELECT 'x' || g FROM generate_series(1, 1000) g" ],
+	  [ 'COPY', "COPY $name (id) FROM PROGRAM 'echo x'" ], [ 'a merge', "SELECT * FROM strata.merge('$name')" ], [ 'TRUNCATE', "TRUNCATE $name" ],
+	  [ 'repair', "SELECT * FROM strata.repair('$name', dry_run => false)" ];
+	like(q1("SELECT v::text FROM strata.verify('$name') v"), qr/^\(metapage,"missing, although the manifest has 1 row groups"\)/, "$name: verify");
+	is(repair($name, 1), 'store rows ? none', "$name: repair");
+	like(q1("SELECT advice FROM strata.health() WHERE store = '$name'::regclass AND what LIKE 'the store cannot be read%'"), qr/strata\.repair\(\)/, "$name: health");
+	q1("DROP FOREIGN TABLE ${name}_base, ${name}_wal, $name");
 }
 
 # ---- stopped at each step ----
