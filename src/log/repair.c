@@ -235,14 +235,16 @@ region_rows(StrataRepairPage *page, uint32 start)
 
 /*
  * Tell of what is damaged on a page, and make it LOST entries.  missing: the
- * rows that the page's header counts and its sound entries do not.
+ * rows that the page's header counts and its sound entries do not.  Returns the
+ * rows that the LOST entries count.
  */
-static void
+static uint64
 set_aside_regions(StrataRepairWalk *repair, StrataRepairPage *page, const Region *regions, int nregions,
 				  int64 missing)
 {
 	StrataLogPage *header = strata_repair_header(page);
 	int64		told = 0;
+	uint64		counted = 0;
 	bool		each = true;
 
 	for (int i = 0; i < nregions; i++)
@@ -267,10 +269,16 @@ set_aside_regions(StrataRepairWalk *repair, StrataRepairPage *page, const Region
 		if (length < sizeof(StrataEntryHeader))
 			((PageHeader) page->copy.data)->pd_lower = region->start;
 		else
+		{
+			uint32		lost = (uint32) (each ? region->rows : i == 0 ? Max(missing, 0) :
+																		0);
+
 			strata_entry_set_lost((StrataEntryHeader *) (page->copy.data + region->start), length,
-								  (uint32) (each ? region->rows : i == 0 ? Max(missing, 0) :
-																		   0));
+								  lost);
+			counted += lost;
+		}
 	}
+	return counted;
 }
 
 /*
@@ -355,9 +363,14 @@ repair_page(StrataRepairWalk *repair)
 	}
 
 	if (nregions > 0)
-		set_aside_regions(repair, page, regions, nregions, (int64) (header->rows - rows));
-	else if (page->refused)
 	{
+		header->rows = rows + set_aside_regions(repair, page, regions, nregions,
+												(int64) (header->rows - rows));
+		strata_repair_note(repair, page, false);
+	}
+	else if (page->refused || header->rows != rows)
+	{
+		page->dirty = true;
 		header->rows = rows;
 		strata_repair_note(repair, page, false);
 		strata_repair_report(repair, STRATA_LOSS_PAGE, header->generation, header->ordinal, page->ref.block,

@@ -33,6 +33,13 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
+/*
+ * Each generation that is pending has all of its pages, and at least one, in
+ * the file: numbers cannot be farther on than the file is long.  It may have
+ * been longer.
+ */
+#define LOST_BLOCKS_MAX		8192
+
 /* Blocks of a tail extent that replaces a lost one, beyond its first pages. */
 #define NEW_TAIL_BLOCKS	8
 
@@ -56,6 +63,15 @@ strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind, uint32 ge
 
 /* ---- pages ---- */
 
+/* Can a pending log have this place?  Else filling up to it would not end. */
+static bool
+is_near(const StrataRepairWalk *repair, uint32 generation, uint32 ordinal)
+{
+	uint64		nblocks = (uint64) RelationGetNumberOfBlocks(repair->storage) + LOST_BLOCKS_MAX;
+
+	return ordinal < nblocks && generation < repair->first.generation + nblocks;
+}
+
 /* Is it a sound page of this log, as far as its header goes? */
 static bool
 is_log_page(const StrataRepairWalk *repair, Page page, uint64 owner)
@@ -68,7 +84,8 @@ is_log_page(const StrataRepairWalk *repair, Page page, uint64 owner)
 		   header->shard == (uint32) repair->shard &&
 		   header->generation != 0 &&
 		   STRATA_LOG_PAGE_START + MAXALIGN((uint32) header->continuation) <= lower &&
-		   (header->ordinal != 0 || header->continuation == 0);
+		   (header->ordinal != 0 || header->continuation == 0) &&
+		   is_near(repair, header->generation, header->ordinal);
 }
 
 /* StrataAction */
@@ -367,7 +384,8 @@ shard_is_wrong(const StrataRepairWalk *repair, const StrataShardState *state,
 {
 	const StrataShardData *log = &repair->shard_data;
 
-	if (!strata_tail_is_sound(data, repair->shard))
+	if (!strata_tail_is_sound(data, repair->shard) ||
+		!is_near(repair, data->active_generation, 0))
 		return true;
 	if (repair->nfound == 0)
 		return data->tail.owner == 0;

@@ -469,6 +469,8 @@ my @wrong = (
 		'long 94', 'next 97'),
 	[ 'logowner', sub { flip_bit($_[0], $at{logowner}{active}, BLOCK - 12) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
 	[ 'logplace', sub { flip_bit($_[0], $at{logplace}{active}, BLOCK - 16) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
+	[ 'counts', sub { flip_bit($_[0], $at{counts}{active}, 57) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
+	[ 'far', sub { flip_bit($_[0], $at{far}{active}, 35) }, qr/^log pages shard 0 gen \d+ page 0 block \d+ rows \? set aside$/ ],
 	[ 'sealed', sub { flip_bit($_[0], $at{sealed}{active}, 100) }, qr/^log link shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
 );
 my @wrong_names = map { $_->[0] } @wrong;
@@ -491,14 +493,15 @@ $node->start;
 for (@wrong)
 {
 	my ($name, $damage, $told) = @$_;
-	isnt(q1("SELECT v::text FROM strata.verify('$name') v"), '', "$name wrong: verify tells");
+	isnt(q1("SELECT v::text FROM strata.verify('$name') v"), '', "$name wrong: verify tells") if $name ne 'counts';    # which nobody reads before sealing
 	my $dry = repair($name, 1);
 	like($dry, $told, "$name wrong: repair tells");
 	is(repair($name), $dry, "$name wrong: and does it");
 	verify_clean($node, $name, "$name wrong: repaired");
-	if ($name =~ /short/)
+	if ($name =~ /short|far/)
 	{
-		cmp_ok(q1("SELECT count(*) FROM $name t JOIN ${name}_heap h USING (id, n, p)"), '==', q1("SELECT count(*) FROM $name"), "$name wrong: no row that was not there");
+		# of the log an older version may come back
+		$name eq 'far' || cmp_ok(q1("SELECT count(*) FROM $name t JOIN ${name}_heap h USING (id, n, p)"), '==', q1("SELECT count(*) FROM $name"), "$name wrong: no row that was not there");
 		q1("DELETE FROM ${name}_heap", "INSERT INTO ${name}_heap SELECT * FROM $name");
 	}
 	use_table($name);
