@@ -20,6 +20,8 @@
 #include "compat.h"
 #include "worker/worker.h"
 
+#include "storage/salvage.h"
+
 #include "access/table.h"
 #include "access/xlog.h"
 #include "fmgr.h"
@@ -162,7 +164,7 @@ typedef struct HealthLook
 	Oid			storage;
 } HealthLook;
 
-/* StrataLook */
+/* StrataAction */
 static void
 look_at_store(void *arg)
 {
@@ -211,7 +213,8 @@ strata_health_info(PG_FUNCTION_ARGS)
 		if (!pg_class_ownercheck(ftrelid, GetUserId()) &&
 			pg_class_aclcheck(ftrelid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 			continue;
-		if (!strata_guard(look_at_store, &look, &message))
+		message = strata_attempt(look_at_store, &look);
+		if (message != NULL)
 			report(rsinfo, "error", ftrelid,
 				   psprintf("the store cannot be read%s%s",
 							pg_class_ownercheck(ftrelid, GetUserId()) ? ": " : "",

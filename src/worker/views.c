@@ -49,43 +49,6 @@ static const char *const trigger_names[] = {NULL, "count", "time"};
 static const char *const phase_names[] = {NULL, "choose", "wait for memory", "read", "write",
 										  "index"};
 
-bool
-strata_guard(StrataLook look, void *arg, char **message)
-{
-	MemoryContext mcxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool done = false;
-
-	*message = NULL;
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(mcxt);
-	PG_TRY();
-	{
-		look(arg);
-		ReleaseCurrentSubTransaction();
-		done = true;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(mcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(mcxt);
-		CurrentResourceOwner = owner;
-		if (strata_error_is_transient(error->sqlerrcode))
-			ReThrowError(error);
-		*message = pstrdup(error->message != NULL ? error->message : "unknown error");
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(mcxt);
-	CurrentResourceOwner = owner;
-	return done;
-}
-
 static bool
 is_owner(Oid ftrelid)
 {
@@ -215,7 +178,7 @@ typedef struct WantedLook
 	StrataGrowth growth;
 } WantedLook;
 
-/* StrataLook: what is wanted of a store now; waits for nobody. */
+/* StrataAction: what is wanted of a store now; waits for nobody. */
 static void
 wanted_now(void *arg)
 {
@@ -256,7 +219,6 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 		Oid			ftrelid = lfirst_oid(lc);
 		StrataSharedStore known = {0};
 		WantedLook	look = {.ftrelid = ftrelid, .trigger = STRATA_TRIGGER_NONE};
-		char	   *message;
 		Datum		values[STATES_NCOLUMNS];
 		bool		isnull[STATES_NCOLUMNS] = {0};
 
@@ -265,7 +227,7 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 			continue;
 		if (strata_shared != NULL)
 			(void) strata_store_look(ftrelid, &known);
-		(void) strata_guard(wanted_now, &look, &message);
+		(void) strata_attempt(wanted_now, &look);
 
 		values[0] = ObjectIdGetDatum(ftrelid);
 		set_text(values, isnull, 1, trigger_names[look.trigger]);

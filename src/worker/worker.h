@@ -154,16 +154,6 @@ extern bool strata_sweep_ahead(StrataDebt *debt, const char *name);
  */
 extern bool strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more);
 
-/* ---- views.c ---- */
-
-/*
- * Call look; when it raises an error, undo what it did and return false with
- * the error's message (palloc'd), so that one damaged store does not make a
- * view of all useless.
- */
-typedef void (*StrataLook)(void *arg);
-extern bool strata_guard(StrataLook look, void *arg, char **message);
-
 /* ---- trigger.c ---- */
 
 extern void strata_trigger_init(void);
