@@ -55,6 +55,7 @@ typedef struct StrataSharedDatabase
 {
 	pg_atomic_uint32 oid;		/* 0: free place */
 	pg_atomic_uint64 next_visit;	/* TimestampTz */
+	pg_atomic_uint64 last_visit;	/* TimestampTz a worker was last started at */
 	pg_atomic_uint32 refused;	/* visits in a row without extension */
 } StrataSharedDatabase;
 
