@@ -298,12 +298,12 @@ COMMENT ON FUNCTION strata.relation_size(regclass) IS
     'disk space of a table: its storage relation and key index';
 
 CREATE FUNCTION strata.set_tablespace(relation regclass, tablespace name) RETURNS void
-    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_set_tablespace';
+    LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_set_tablespace';
 COMMENT ON FUNCTION strata.set_tablespace(regclass, name) IS
     'move what is stored for a table, its key index included, to another tablespace';
 
 CREATE FUNCTION strata.record_columns(relation regclass) RETURNS void
-    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_record_columns';
+    LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'strata_record_columns';
 COMMENT ON FUNCTION strata.record_columns(regclass) IS
     'record columns that were changed while event triggers were off';
 
@@ -488,13 +488,13 @@ RETURNS SETOF record
     SELECT 'warning', NULL, format('session %s holds a snapshot since %s', pid, xact_start),
            'Space and index entries that it may still see cannot be reclaimed: end it if it is idle.'
     FROM pg_stat_activity
-    WHERE backend_xmin IS NOT NULL AND xact_start < now() - held_for AND pid <> pg_backend_pid()
+    WHERE backend_xmin IS NOT NULL AND xact_start < now() - coalesce(held_for, '10 minutes') AND pid <> pg_backend_pid()
         AND backend_type = 'client backend'
     UNION ALL
     SELECT 'warning', NULL, format('transaction %L is prepared since %s', gid, prepared),
            'It keeps generations from being merged and space from being reclaimed: commit it or roll it back.'
     FROM pg_prepared_xacts
-    WHERE prepared < now() - held_for AND database = current_database()
+    WHERE prepared < now() - coalesce(held_for, '10 minutes') AND database = current_database()
     UNION ALL
     SELECT 'warning', NULL, format('replication slot %s, not in use, holds back what can be reclaimed', slot_name),
            'Drop it if nothing will use it again.'

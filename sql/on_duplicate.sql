@@ -123,6 +123,25 @@ SET ROLE dup_test_user;
 INSERT INTO two VALUES ('x', '2024-01-31', 2);
 RESET ROLE;
 
+-- what a client is told besides the message, wherever the other row is
+CREATE FUNCTION fields(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE schema_name text; table_name text; constraint_name text; detail text;
+BEGIN
+	EXECUTE statement;
+	RETURN 'nothing';
+EXCEPTION WHEN unique_violation THEN
+	GET STACKED DIAGNOSTICS schema_name = SCHEMA_NAME, table_name = TABLE_NAME, constraint_name = CONSTRAINT_NAME,
+		detail = PG_EXCEPTION_DETAIL;
+	RETURN concat_ws(' | ', schema_name, table_name, constraint_name, detail);
+END $$;
+CREATE FOREIGN TABLE "Told" (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', on_duplicate 'error');
+INSERT INTO "Told" SELECT g FROM generate_series(1, 200) g;
+SELECT fields('INSERT INTO "Told" VALUES (1)') AS pending, fields('INSERT INTO "Told" VALUES (1000), (1000)') AS same_command,
+	fields('INSERT INTO "Told" SELECT g FROM generate_series(200, 1200) g') AS many, fields('UPDATE "Told" SET id = 2 WHERE id = 1') AS updated;
+CALL strata.drain('"Told"');
+SELECT fields('INSERT INTO "Told" VALUES (1)') AS merged, fields('UPDATE "Told" SET id = 2 WHERE id = 1') AS updated,
+	fields('INSERT INTO "Told" SELECT g FROM generate_series(200, 1200) g') AS many;
+
 -- equal by the operator, not by bytes
 CREATE FOREIGN TABLE num (id numeric NOT NULL, v text) SERVER strata OPTIONS (key 'id', on_duplicate 'error');
 INSERT INTO num VALUES (1.0, 'x');

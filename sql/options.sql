@@ -40,6 +40,7 @@ CREATE FOREIGN TABLE t (id int) SERVER strata OPTIONS (merge_interval '1MB');
 CREATE FOREIGN TABLE t (id int) SERVER strata OPTIONS (compression_level '23');
 CREATE FOREIGN TABLE t (id int) SERVER strata OPTIONS (auto_merge 'maybe');
 CREATE FOREIGN TABLE t (id int) SERVER strata OPTIONS (on_duplicate 'update');
+CREATE FOREIGN TABLE t (id int) SERVER strata OPTIONS (on_duplicate 'error');
 CREATE FOREIGN TABLE t (id int) SERVER strata OPTIONS (key '');
 CREATE FOREIGN TABLE t (id int) SERVER strata OPTIONS (key 'id,');
 CREATE FOREIGN TABLE t (id int) SERVER strata OPTIONS (key 'id, ID');
@@ -89,5 +90,14 @@ INSERT INTO dup VALUES (1, 5);
 ALTER FOREIGN TABLE dup OPTIONS (DROP on_duplicate);
 INSERT INTO dup VALUES (1, 6);
 SELECT * FROM dup;
+
+-- and is nothing without a key
+CREATE FOREIGN TABLE every (id int) SERVER strata;
+ALTER FOREIGN TABLE every OPTIONS (ADD on_duplicate 'replace');
+ALTER FOREIGN TABLE every OPTIONS (ADD on_duplicate 'error', ADD key 'id');
+ALTER FOREIGN TABLE every OPTIONS (DROP key);
+ALTER FOREIGN TABLE every OPTIONS (DROP key, DROP on_duplicate);
+INSERT INTO every VALUES (1), (1);
+SELECT * FROM every;
 
 DROP SCHEMA options CASCADE;

@@ -106,6 +106,10 @@ SELECT * FROM strata.sweep(NULL);
 SELECT * FROM strata.verify(NULL);
 SELECT strata.create_key_index(NULL);
 SELECT strata.drop_key_index(NULL);
+SELECT strata.set_tablespace(NULL, 'pg_default');
+SELECT strata.set_tablespace('keyless', NULL);
+SELECT strata.record_columns(NULL);
+SELECT * FROM strata.health(NULL) WHERE severity = 'error';
 SELECT strata.has_key_index(NULL) IS NULL, strata.relation_size(NULL) IS NULL;
 
 -- dropped

@@ -15,6 +15,7 @@
 
 #include "commands/explain.h"
 #include "nodes/makefuncs.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
@@ -28,6 +29,14 @@ explain_clauses(const char *label, List *clauses, ForeignScanState *node, Explai
 						deparse_expression((Node *) make_ands_explicit(clauses), context,
 										   es->verbose, false),
 						es);
+}
+
+/* As core shows the relation of a scan in its text format. */
+static const char *
+relation_name(Oid relid, ExplainState *es)
+{
+	return quote_qualified_identifier(es->verbose ? get_namespace_name(get_rel_namespace(relid)) : NULL,
+									  get_rel_name(relid));
 }
 
 static void
@@ -49,7 +58,7 @@ strataExplainForeignScan(ForeignScanState *node, ExplainState *es)
 	Oid			count_of = intVal(list_nth(plan->fdw_private, STRATA_SCAN_COUNT_OF));
 
 	if (OidIsValid(count_of))
-		ExplainPropertyText("Count From Manifest", get_rel_name(count_of), es);
+		ExplainPropertyText("Count From Manifest", relation_name(count_of, es), es);
 	else if (list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS) != NIL)
 		explain_clauses("Key Lookup", plan->fdw_recheck_quals, node, es);
 	else if (intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) != 0)

@@ -40,6 +40,7 @@
 #include "storage/extent.h"
 #include "storage/predicate.h"
 #include "utils/acl.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -370,7 +371,10 @@ collect_keys(Flush *flush, JudgeWhich which, int *nkeys)
 	return keys;
 }
 
-/* As core words it for a unique index, with the key if the user may read it. */
+/*
+ * As core words it for a unique index, with the key if the user may read it.
+ * There is no constraint that could be named: the option that demands it is.
+ */
 void
 strata_memtable_raise_duplicate(StrataMemtable *memtable, const Datum *keyvalues)
 {
@@ -395,5 +399,9 @@ strata_memtable_raise_duplicate(StrataMemtable *memtable, const Datum *keyvalues
 					memtable->relname),
 			 may_read ? errdetail("Key %s already exists.",
 								  strata_key_describe(&store->key, keyvalues)) :
-						0));
+						0,
+			 err_generic_string(PG_DIAG_SCHEMA_NAME,
+								get_namespace_name(get_rel_namespace(store->ftrelid))),
+			 err_generic_string(PG_DIAG_TABLE_NAME, memtable->relname),
+			 err_generic_string(PG_DIAG_CONSTRAINT_NAME, "key")));
 }

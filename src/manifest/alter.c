@@ -515,7 +515,7 @@ strata_store_follow(Oid ftrelid, bool renamed)
 Datum
 strata_record_columns(PG_FUNCTION_ARGS)
 {
-	Oid			relid = PG_GETARG_OID(0);
+	Oid			relid = strata_table_argument(fcinfo);
 
 	PreventCommandIfReadOnly("strata.record_columns()");
 	PreventCommandDuringRecovery("strata.record_columns()");

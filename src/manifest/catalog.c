@@ -53,7 +53,7 @@
 
 PG_FUNCTION_INFO_V1(strata_manifest_guard);
 
-/* Attribute numbers minus one, as in the extension's script. */
+/* Columns from 0, as in the extension's script; dropped ones do not count. */
 enum
 {
 	STORE_FOREIGN_TABLE,
@@ -150,21 +150,25 @@ enum
 
 #define MAX_TABLE_NATTS		PASS_NATTS
 
+/*
+ * Columns in their order.  Between them a table may have dropped ones, as when
+ * a later version of the extension had added one and was taken back.
+ */
 typedef struct TableDef
 {
 	const char *name;
 	const char *index;
 	int			natts;
-	Oid			second_type;	/* of the second key column, or InvalidOid */
+	Oid			types[MAX_TABLE_NATTS];
 } TableDef;
 
 static const TableDef table_defs[STRATA_NTABLES] = {
-	[STRATA_TABLE_STORE] = {"store", "store_pkey", STORE_NATTS, InvalidOid},
-	[STRATA_TABLE_SHARD] = {"shard", "shard_pkey", SHARD_NATTS, INT4OID},
-	[STRATA_TABLE_ROW_GROUP] = {"row_group", "row_group_pkey", GROUP_NATTS, INT8OID},
-	[STRATA_TABLE_DICTIONARY] = {"dictionary", "dictionary_pkey", DICTIONARY_NATTS, INT8OID},
-	[STRATA_TABLE_DELETES] = {"deletes", "deletes_pkey", DELETES_NATTS, INT8OID},
-	[STRATA_TABLE_PASS] = {"pass", "pass_pkey", PASS_NATTS, INT8OID}};
+	[STRATA_TABLE_STORE] = {"store", "store_pkey", STORE_NATTS, {OIDOID, OIDOID, INT4OID, INT4OID, INT2ARRAYOID, BYTEAOID, BYTEAOID}},
+	[STRATA_TABLE_SHARD] = {"shard", "shard_pkey", SHARD_NATTS, {OIDOID, INT4OID, INT4OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID}},
+	[STRATA_TABLE_ROW_GROUP] = {"row_group", "row_group_pkey", GROUP_NATTS, {OIDOID, INT8OID, INT4OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT4OID, BYTEAOID}},
+	[STRATA_TABLE_DICTIONARY] = {"dictionary", "dictionary_pkey", DICTIONARY_NATTS, {OIDOID, INT8OID, INT4OID, INT2OID, INT8OID, INT8OID, INT8OID, INT8OID}},
+	[STRATA_TABLE_DELETES] = {"deletes", "deletes_pkey", DELETES_NATTS, {OIDOID, INT8OID, INT4OID, INT4OID, INT8OID, BYTEAOID}},
+	[STRATA_TABLE_PASS] = {"pass", "pass_pkey", PASS_NATTS, {OIDOID, INT8OID, TEXTOID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, INT8OID, BOOLOID, INT8OID, INT8OID, INT8OID, INT8OID, INT4OID, INT8OID, INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}}};
 
 static Oid	relation_oid(const char *name);
 static Relation open_table(StrataTable table, LOCKMODE lockmode);
@@ -207,13 +211,26 @@ relation_oid(const char *name)
 static Relation
 open_table(StrataTable table, LOCKMODE lockmode)
 {
-	Relation	rel = table_open(relation_oid(table_defs[table].name), lockmode);
+	const TableDef *def = &table_defs[table];
+	Relation	rel = table_open(relation_oid(def->name), lockmode);
+	TupleDesc	desc = RelationGetDescr(rel);
+	int			natts = 0;
+	bool		same = true;
 
-	if (RelationGetDescr(rel)->natts != table_defs[table].natts)
+	for (int i = 0; i < desc->natts && same; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (att->attisdropped)
+			continue;
+		same = natts < def->natts && att->atttypid == def->types[natts];
+		natts++;
+	}
+	if (!same || natts < def->natts)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table %s.%s does not have the columns that this version of the library expects",
-						STRATA_SCHEMA, table_defs[table].name),
+						STRATA_SCHEMA, def->name),
 				 errhint("ALTER EXTENSION strata UPDATE may be needed.")));
 	return rel;
 }
@@ -250,7 +267,7 @@ strata_table_scan_begin_at(StrataTableScan *scan, StrataTable table, LOCKMODE lo
 	ScanKeyData keys[2];
 
 	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(store));
-	if (table_defs[table].second_type == INT4OID)
+	if (table_defs[table].types[1] == INT4OID)
 		ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_INT4EQ,
 					Int32GetDatum((int32) second));
 	else
@@ -264,7 +281,7 @@ strata_table_scan_begin_after(StrataTableScan *scan, StrataTable table, LOCKMODE
 {
 	ScanKeyData keys[2];
 
-	Assert(table_defs[table].second_type == INT8OID);
+	Assert(table_defs[table].types[1] == INT8OID);
 	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(store));
 	ScanKeyInit(&keys[1], 2, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(second));
 	scan_begin(scan, table, lockmode, keys, 2, snapshot, table_defs[table].index);
@@ -307,8 +324,29 @@ static void
 deform(StrataTable table, Relation rel, HeapTuple tuple, Datum *values, bool *isnull,
 	   int nullable)
 {
-	heap_deform_tuple(tuple, RelationGetDescr(rel), values, isnull);
-	for (int i = 0; i < table_defs[table].natts; i++)
+	TupleDesc	desc = RelationGetDescr(rel);
+	int			natts = table_defs[table].natts;
+
+	if (desc->natts == natts)
+		heap_deform_tuple(tuple, desc, values, isnull);
+	else
+	{
+		Datum	   *all_values = palloc(desc->natts * sizeof(Datum));
+		bool	   *all_isnull = palloc(desc->natts * sizeof(bool));
+
+		heap_deform_tuple(tuple, desc, all_values, all_isnull);
+		for (int i = 0, n = 0; n < natts; i++)
+		{
+			if (TupleDescAttr(desc, i)->attisdropped)
+				continue;
+			values[n] = all_values[i];
+			isnull[n++] = all_isnull[i];
+		}
+		pfree(all_values);
+		pfree(all_isnull);
+	}
+
+	for (int i = 0; i < natts; i++)
 	{
 		if (isnull[i] && i != nullable)
 			strata_table_corrupted(table, "a column is null");
@@ -592,6 +630,27 @@ strata_store_row_insert(const StrataStoreRow *row)
 	insert_row(STRATA_TABLE_STORE, values, isnull);
 }
 
+/* The reverse of deform(). */
+static HeapTuple
+form_tuple(Relation rel, const Datum *values, const bool *isnull)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Datum	   *all_values = palloc0(desc->natts * sizeof(Datum));
+	bool	   *all_isnull = palloc(desc->natts * sizeof(bool));
+	HeapTuple	tuple;
+
+	for (int i = 0, n = 0; i < desc->natts; i++)
+	{
+		all_isnull[i] = TupleDescAttr(desc, i)->attisdropped || isnull[n];
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			all_values[i] = values[n++];
+	}
+	tuple = heap_form_tuple(desc, all_values, all_isnull);
+	pfree(all_values);
+	pfree(all_isnull);
+	return tuple;
+}
+
 /* Insert a tuple and its index entries, as CatalogTupleInsert does. */
 static void
 insert_tuple(Relation rel, HeapTuple tuple)
@@ -629,7 +688,7 @@ update_row(StrataTableScan *scan, Datum *values, bool *isnull)
 				 errmsg("table %s.%s lacks a row", STRATA_SCHEMA,
 						table_defs[scan->table].name)));
 	CatalogTupleDelete(scan->rel, &tuple->t_self);
-	tuple = heap_form_tuple(RelationGetDescr(scan->rel), values, isnull);
+	tuple = form_tuple(scan->rel, values, isnull);
 	insert_tuple(scan->rel, tuple);
 	heap_freetuple(tuple);
 	strata_table_scan_end(scan);
@@ -682,7 +741,7 @@ static void
 insert_row(StrataTable table, Datum *values, bool *isnull)
 {
 	Relation	rel = open_table(table, RowExclusiveLock);
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, isnull);
+	HeapTuple	tuple = form_tuple(rel, values, isnull);
 
 	insert_tuple(rel, tuple);
 	heap_freetuple(tuple);

@@ -163,7 +163,7 @@ collect_command(TupleTableSlot *slot, void *arg)
 		collected->commands = lappend(collected->commands, DatumGetPointer(command));
 }
 
-/* Moving a storage relation to another tablespace or owner is harmless. */
+/* Moving a storage relation to another tablespace is harmless. */
 static bool
 is_harmless(Node *parsetree)
 {
@@ -175,9 +175,7 @@ is_harmless(Node *parsetree)
 		return false;
 	foreach (lc, ((AlterTableStmt *) parsetree)->cmds)
 	{
-		AlterTableType type = lfirst_node(AlterTableCmd, lc)->subtype;
-
-		if (type != AT_SetTableSpace && type != AT_ChangeOwner)
+		if (lfirst_node(AlterTableCmd, lc)->subtype != AT_SetTableSpace)
 			return false;
 	}
 	return true;
@@ -193,6 +191,46 @@ refuse_storage(Oid relid, Oid storage)
 					   get_rel_name(storage)),
 			 errhint("Alter the foreign table, or use the functions in schema \"%s\".",
 					 STRATA_SCHEMA)));
+}
+
+/* Storage cannot be a parent: the parents (RangeVar *) that a command names. */
+static void
+refuse_inheritors(List *parents)
+{
+	ListCell   *lc;
+
+	foreach (lc, parents)
+	{
+		Oid			parent = RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true);
+
+		if (OidIsValid(parent) && OidIsValid(strata_store_of_storage(parent)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot inherit from \"%s\"", get_rel_name(parent)),
+					 errdetail("It holds the storage of a strata foreign table."),
+					 errhint("Inherit from a heap table, which the foreign table may inherit from, too.")));
+	}
+}
+
+static List *
+added_parents(Node *parsetree)
+{
+	List	   *parents = NIL;
+	ListCell   *lc;
+
+	/* also what CREATE FOREIGN TABLE begins with */
+	if (IsA(parsetree, CreateStmt) || IsA(parsetree, CreateForeignTableStmt))
+		return ((CreateStmt *) parsetree)->inhRelations;
+	if (!IsA(parsetree, AlterTableStmt))
+		return NIL;
+	foreach (lc, ((AlterTableStmt *) parsetree)->cmds)
+	{
+		AlterTableCmd *command = lfirst_node(AlterTableCmd, lc);
+
+		if (command->subtype == AT_AddInherit)
+			parents = lappend(parents, command->def);
+	}
+	return parents;
 }
 
 static bool
@@ -252,6 +290,7 @@ follow_command(Oid relid, EventTriggerData *trigger)
 
 	if (relkind == '\0')
 		return;					/* another trigger dropped it */
+	refuse_inheritors(added_parents(parsetree));
 
 	if (trigger->tag == CMDTAG_CREATE_TABLE || trigger->tag == CMDTAG_CREATE_SCHEMA)
 	{
@@ -305,14 +344,19 @@ strata_on_ddl_command_end(PG_FUNCTION_ARGS)
 	if (IsA(trigger->parsetree, RenameStmt) &&
 		((RenameStmt *) trigger->parsetree)->renameType == OBJECT_SCHEMA)
 	{
+		if (strcmp(((RenameStmt *) trigger->parsetree)->subname, STRATA_SCHEMA) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot rename schema \"%s\"", STRATA_SCHEMA),
+					 errdetail("Extension strata finds what it keeps there by the schema's name.")));
 		strata_layers_follow_schema(get_namespace_oid(((RenameStmt *) trigger->parsetree)->newname,
 													  true));
 		PG_RETURN_NULL();
 	}
 
-	/* most tables are nobody's partition */
+	/* most tables are nobody's partition or child */
 	if (IsA(trigger->parsetree, CreateStmt) && trigger->tag == CMDTAG_CREATE_TABLE &&
-		((CreateStmt *) trigger->parsetree)->partbound == NULL)
+		((CreateStmt *) trigger->parsetree)->inhRelations == NIL)
 		PG_RETURN_NULL();
 
 	for_each_object(F_PG_EVENT_TRIGGER_DDL_COMMANDS, collect_command, &collected);

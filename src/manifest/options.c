@@ -547,6 +547,23 @@ strata_options_set(Oid ftrelid, const char *name, const char *value)
 	CommandCounterIncrement();
 }
 
+/* What a second row with the same key does is no question without a key. */
+static void
+refuse_on_duplicate(List *elems)
+{
+	ListCell   *lc;
+
+	foreach (lc, elems)
+	{
+		if (find_option(lfirst_node(DefElem, lc)->defname)->type == OPTION_ON_DUPLICATE)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("option \"on_duplicate\" is for tables with a key"),
+					 errdetail("Without the option \"key\" a table keeps every row."),
+					 errhint("Name the columns that identify a row: OPTIONS (key 'column, ...').")));
+	}
+}
+
 /*
  * Validator of the foreign data wrapper.  Only tables have options.
  */
@@ -557,7 +574,11 @@ strata_validator(PG_FUNCTION_ARGS)
 	Oid			catalog = PG_GETARG_OID(1);
 
 	if (catalog == ForeignTableRelationId)
-		(void) strata_options_parse(elems);
+	{
+		/* not of tables that have it already: those can be used and dumped */
+		if (strata_options_parse(elems)->key == NIL)
+			refuse_on_duplicate(elems);
+	}
 	else if (elems != NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_INVALID_OPTION_NAME),

@@ -428,6 +428,16 @@ check_table_kind(Oid relid)
 				 errhint("Use the table that its option \"store\" names.")));
 }
 
+Oid
+strata_table_argument(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table must not be null")));
+	return PG_GETARG_OID(0);
+}
+
 /*
  * Rights come before the lock: whoever has none shall not be able to stand in
  * others' way.  They are looked at again under it, as the table may have been

@@ -20,6 +20,7 @@
 #include "manifest/key.h"
 #include "manifest/options.h"
 
+#include "fmgr.h"
 #include "lib/ilist.h"
 #include "storage/lock.h"
 
@@ -82,6 +83,9 @@ extern bool strata_has_store(Oid relid);
  * the caller.  55000 when it is missing.
  */
 extern Relation strata_storage_open(StrataStore *store, LOCKMODE lockmode);
+
+/* The table argument of a function that does something with it: 22004 for null. */
+extern Oid	strata_table_argument(FunctionCallInfo fcinfo);
 
 /*
  * Resolve the foreign table argument of an SQL function: checks that it is an

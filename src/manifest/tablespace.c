@@ -55,8 +55,8 @@ move(Oid relid, const char *tablespace)
 Datum
 strata_set_tablespace(PG_FUNCTION_ARGS)
 {
-	Oid			ftrelid = PG_GETARG_OID(0);
-	const char *tablespace = NameStr(*PG_GETARG_NAME(1));
+	Oid			ftrelid = strata_table_argument(fcinfo);
+	const char *tablespace;
 	Relation	rel;
 	Relation	storage;
 	StrataStore *store;
@@ -65,6 +65,11 @@ strata_set_tablespace(PG_FUNCTION_ARGS)
 	int			save_context;
 	ListCell   *lc;
 
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("tablespace must not be null")));
+	tablespace = NameStr(*PG_GETARG_NAME(1));
 	PreventCommandIfReadOnly("strata.set_tablespace()");
 	PreventCommandDuringRecovery("strata.set_tablespace()");
 	strata_check_table_argument(ftrelid, true, AccessExclusiveLock);

@@ -82,17 +82,6 @@ functions_result_row(FunctionCallInfo fcinfo, Datum *values, int ncolumns)
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, isnull));
 }
 
-/* The table of a function that does something with one: 22004 for null. */
-Oid
-strata_table_argument(FunctionCallInfo fcinfo)
-{
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table must not be null")));
-	return PG_GETARG_OID(0);
-}
-
 /*
  * strata.merge(regclass, max_generations int, max_bytes bigint): one pass.
  * NULL caps stand for the table's options.

@@ -268,9 +268,4 @@ extern void strata_check_blocks(StrataStore *store, Relation storage, Transactio
 extern void strata_freeze(Relation storage, VacuumParams *params,
 						  BufferAccessStrategy strategy);
 
-/* ---- SQL functions (functions.c) ---- */
-
-/* The table argument of a function that does something with it: 22004 for null. */
-extern Oid	strata_table_argument(FunctionCallInfo fcinfo);
-
 #endif							/* STRATA_MERGE_H */

@@ -169,11 +169,13 @@ strata_store_reinitialize(Relation rel, const StrataMetaData *old,
 
 	Assert(CheckRelationLockedByMe(rel, AccessExclusiveLock, true));
 
-	if (old->incarnation == PG_UINT32_MAX)
+	/* the manifest has it as an int */
+	if (old->incarnation >= PG_INT32_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("relation \"%s\" was truncated too often",
-						RelationGetRelationName(rel))));
+						RelationGetRelationName(rel)),
+				 errhint("Drop the table and create it again.")));
 
 	meta.magic = STRATA_MAGIC;
 	meta.version = STRATA_FORMAT_VERSION;

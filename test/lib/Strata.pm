@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(strata_node create_pair send_rows fingerprint same_rows verify_clean
-  seal drain pending crash pause_arm pause_clear pause_wait seed);
+  seal drain pending crash kill_cluster pause_arm pause_clear pause_wait seed);
 
 # A cluster with strata preloaded and created in database postgres.  Workers
 # are off, so that what a test finds does not depend on when they run, unless
@@ -105,10 +105,10 @@ sub pending
 # it would keep the shared memory of the data directory in use.  Dead ones that
 # nobody has waited for yet (init can be slow at it) hold nothing, but make the
 # postmaster's lock files look valid.
-sub crash
+sub kill_cluster
 {
-	my ($node) = @_;
-	my $lockfile = $node->data_dir . '/postmaster.pid';
+	my ($data_dir, $socket_lock) = @_;
+	my $lockfile = "$data_dir/postmaster.pid";
 	my ($postmaster) = slurp_file($lockfile) =~ /^(\d+)/;
 	my @children;
 	# Stopped, it starts no more while we count them.
@@ -119,8 +119,7 @@ sub crash
 		my $line = <$f> // '';
 		push @children, $1 if $line =~ /^(\d+) \(.*\) \S (\d+) / && $2 == $postmaster;
 	}
-	$node->kill9;
-	kill 'KILL', @children;
+	kill 'KILL', $postmaster, @children;
 	my $runs = sub {
 		open my $f, '<', "/proc/$_[0]/stat" or return 0;
 		return (<$f> // '') !~ /^\d+ \(.*\) [ZX] /;
@@ -130,7 +129,15 @@ sub crash
 		last unless grep { $runs->($_) } $postmaster, @children;
 		select undef, undef, undef, 0.02;
 	}
-	unlink $lockfile, $node->host . '/.s.PGSQL.' . $node->port . '.lock' if !$runs->($postmaster);
+	unlink $lockfile, $socket_lock if !$runs->($postmaster);
+	return;
+}
+
+sub crash
+{
+	my ($node) = @_;
+	kill_cluster($node->data_dir, $node->host . '/.s.PGSQL.' . $node->port . '.lock');
+	$node->kill9;
 	return;
 }
 

@@ -571,6 +571,26 @@ is($differ, $told, 'in the end exactly that is lost');
 q1('DELETE FROM crash_heap', 'INSERT INTO crash_heap SELECT * FROM crash');
 use_table('crash');
 
+# ---- an older copy of a key index: keys that are there twice, and the cure that
+# docs/administration.md has ----
+q1(make_table('rollouts'), "CALL bulk('rollouts', 1, 500, 1)", "CALL strata.drain('rollouts')");
+$path{index} = $node->data_dir . '/' . q1("SELECT pg_relation_filepath(indexrelid) FROM pg_index WHERE indrelid = (SELECT storage FROM strata.stores WHERE store = 'rollouts'::regclass)");
+$node->stop;
+my $older = slurp_file($path{index});
+$node->start;
+q1("CALL bulk('rollouts', 501, 1000, 1)", "CALL strata.drain('rollouts')");
+$node->stop;
+with_file('index', sub { my ($file) = @_; truncate $file, 0; put_bytes($file, 0, 0, $older); });
+$node->start;
+like(q1("SELECT v::text FROM strata.verify('rollouts') v"), qr/^\("key index","row 0 of row group 2 is not under its key"\)/m, 'older key index: verify tells');
+q1("CALL bulk('rollouts', 496, 505, 2)", "CALL strata.drain('rollouts')");
+is(q1('SELECT count(*), count(DISTINCT id) FROM rollouts'), '1005|1000', 'older key index: keys are there twice');
+like(q1("SELECT v::text FROM strata.verify('rollouts') v"), qr/^\("keys of the base","row 0 of row group 2 and row \d+ of row group 3 have the same key"\)/m, 'older key index: verify tells');
+is(repair('rollouts', 1), '', 'older key index: nothing that repair could do');
+my ($cure) = slurp_file("$ENV{STRATA_TOP}/docs/administration.md") =~ /^### Keys that are there twice\n.*?^```sql\n(.*?)^```$/ms;
+is(scalar(grep { /^\(/ } split /\n/, q1($cure)), 10, 'older key index: the cure shows both rows of each key');
+use_table('rollouts');
+
 # ---- STRATA_SECONDS: random damage, as long as that ----
 my $end = time + ($ENV{STRATA_SECONDS} // 0);
 seed() if time < $end;
