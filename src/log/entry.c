@@ -7,7 +7,8 @@
  *
  *	ROWS		uint32 key hashes of rows, then of tombstones, padded to
  *				MAXALIGN; then one minimal tuple each in the same order, each
- *				padded to MAXALIGN (of tombstones: of the key columns), the
+ *				padded to MAXALIGN (of tombstones: of the key columns, with
+ *				TOMBSTONE_MOVED if the row went to another partition), the
  *				whole as one zstd frame when that pays.  Hashes stay
  *				uncompressed so that keys can be indexed without decoding.
  *	EXTENT		StrataExtent
@@ -44,6 +45,10 @@
 
 /* Below this a zstd frame costs more time than its bytes are worth. */
 #define COMPRESS_MIN_BYTES		512
+
+/* A bit of t_infomask2 that core leaves free. */
+#define TOMBSTONE_MOVED			0x0800
+StaticAssertDecl((TOMBSTONE_MOVED & HEAP_NATTS_MASK) == 0, "the bit counts columns");
 
 struct StrataEntryDecoder
 {
@@ -217,6 +222,8 @@ strata_entry_encode_rows(const StrataStore *store, FullTransactionId fxid, Comma
 		}
 		fill_tuple((MinimalTuple) (raw + raw_length), desc, rows[i].values, isnull,
 				   data_length, has_null);
+		if (rows[i].tombstone && rows[i].moved)
+			((MinimalTuple) (raw + raw_length))->t_infomask2 |= TOMBSTONE_MOVED;
 		raw_length += length;
 	}
 
@@ -616,6 +623,14 @@ strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues)
 			entry_damaged(decoder, "key is null");
 		keyvalues[i] = decoder->scratch_values[key->attnum[i] - 1];
 	}
+}
+
+bool
+strata_entry_moved(StrataEntryDecoder *decoder, uint32 row)
+{
+	return row >= decoder->entry->rows &&
+		row < decoder->entry->rows + decoder->entry->tombstones &&
+		(decoder->tuples[row]->t_infomask2 & TOMBSTONE_MOVED) != 0;
 }
 
 void

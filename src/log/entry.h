@@ -122,6 +122,7 @@ typedef struct StrataLogRow
 {
 	uint32		hash;
 	bool		tombstone;
+	bool		moved;			/* tombstone: the row went to another partition */
 	Datum	   *values;
 	bool	   *isnull;			/* NULL for a tombstone */
 } StrataLogRow;
@@ -188,6 +189,8 @@ extern void strata_entry_row(StrataEntryDecoder *decoder, uint32 row,
 							 Datum *values, bool *isnull);
 /* The key of a row or tombstone, in key order. */
 extern void strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues);
+/* Is this the tombstone of a row that went to another partition? */
+extern bool strata_entry_moved(StrataEntryDecoder *decoder, uint32 row);
 extern void strata_entry_decode_end(StrataEntryDecoder *decoder);
 
 /*
