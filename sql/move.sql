@@ -167,6 +167,10 @@ SELECT twin('UPDATE @ SET id = 8 WHERE id = 208');
 SELECT twin('UPDATE @ SET id = 308 WHERE id = 8 RETURNING *');
 SELECT twin('UPDATE @ SET id = CASE id WHEN 305 THEN 306 ELSE 8 END WHERE id IN (305, 308)');
 SELECT twin('UPDATE @ SET id = CASE id WHEN 306 THEN 305 ELSE 108 END WHERE id IN (306, 8) RETURNING id');
+-- of one leaf: a row that moves, one that stays, one that moves
+SELECT twin('INSERT INTO @ VALUES (13, ''a'', 1), (14, ''b'', 2), (15, ''c'', 3)');
+SELECT twin('UPDATE @ SET id = CASE id WHEN 14 THEN 14 ELSE id + 233 END, v = v || ''!'' WHERE id BETWEEN 13 AND 15 RETURNING *');
+SELECT twin('DELETE FROM @ WHERE id IN (246, 14, 248)');
 SELECT same();
 SELECT twin('DROP TRIGGER fire_2 ON @');
 -- one that wants the row to stay, one that drops it, one that changes it

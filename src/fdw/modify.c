@@ -410,12 +410,23 @@ end_modify(EState *estate, ResultRelInfo *rinfo)
 	MemoryContextSwitchTo(oldcxt);
 }
 
+/* Lock a key for a row that this command puts or deletes. */
+static void
+lock_key(EState *estate, ModifyState *state, const Datum *keyvalues, LOCKMODE mode)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+
+	(void) strata_lock_key(RelationGetRelid(state->storage),
+						   strata_key_hash(&state->store->key, keyvalues), mode, false);
+	MemoryContextSwitchTo(oldcxt);
+}
+
 /*
  * Put a row that an UPDATE gives another key or brings from another partition:
  * the key must be free, whatever inserting would do with one that is not.
  */
 static void
-put_moved(ResultRelInfo *rinfo, TupleTableSlot *slot)
+put_moved(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
 {
 	ModifyState *state = rinfo->ri_FdwState;
 	const StrataKey *key = &state->store->key;
@@ -426,8 +437,7 @@ put_moved(ResultRelInfo *rinfo, TupleTableSlot *slot)
 
 		strata_key_extract(key, slot->tts_values, slot->tts_isnull, keyvalues,
 						   RelationGetRelationName(rinfo->ri_RelationDesc), state->store->desc);
-		(void) strata_lock_key(RelationGetRelid(state->storage), strata_key_hash(key, keyvalues),
-							   ExclusiveLock, false);
+		lock_key(estate, state, keyvalues, ExclusiveLock);
 	}
 	(void) strata_memtable_put(state->memtable, STRATA_ON_DUPLICATE_ERROR,
 							   slot->tts_values, slot->tts_isnull);
@@ -459,7 +469,7 @@ strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 	slot_getallattrs(slot);
 	Assert(slot->tts_tupleDescriptor->natts == state->store->desc->natts);
 	if (state->operation == CMD_UPDATE)
-		put_moved(rinfo, slot);
+		put_moved(estate, rinfo, slot);
 	else if (!strata_memtable_put(state->memtable, state->on_duplicate,
 							 slot->tts_values, slot->tts_isnull))
 		return NULL;
@@ -613,9 +623,7 @@ move_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot, TupleTableS
 			return NULL;
 	}
 	else
-		(void) strata_lock_key(RelationGetRelid(state->storage),
-							   strata_key_hash(&state->store->key, oldkey),
-							   AccessExclusiveLock, false);
+		lock_key(estate, state, oldkey, AccessExclusiveLock);
 	strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest, &state->seen,
 								  true);
 	return strata_move_end(state->mtstate, rinfo, slot, planSlot);
@@ -661,11 +669,10 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 	else
 	{
 		/* a changed key is a row deleted and another one inserted */
-		(void) strata_lock_key(RelationGetRelid(state->storage), strata_key_hash(key, oldkey),
-							   AccessExclusiveLock, false);
+		lock_key(estate, state, oldkey, AccessExclusiveLock);
 		strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest,
 									  &state->seen, false);
-		put_moved(rinfo, slot);
+		put_moved(estate, rinfo, slot);
 	}
 	return slot;
 }
