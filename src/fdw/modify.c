@@ -17,7 +17,8 @@
  * (log/row_lock.h); under READ COMMITTED a version that another transaction
  * put meanwhile is checked and used by way of EvalPlanQual, as on a heap.  A
  * new version or a tombstone then goes into the memtable, whose flush notices
- * what statements that lock no keys linked in between.
+ * what statements that lock no keys linked in between.  A new version that
+ * belongs to another partition is a tombstone here and a row there (move.c).
  *
  * The storage relation is locked RowExclusive, after the foreign table, to the
  * end of the transaction.
