@@ -8,7 +8,7 @@
  *	ROWS		uint32 key hashes of rows, then of tombstones, padded to
  *				MAXALIGN; then one minimal tuple each in the same order, each
  *				padded to MAXALIGN (of tombstones: of the key columns, with
- *				TOMBSTONE_MOVED if the row went to another partition), the
+ *				STRATA_ROW_... marks in t_infomask2), the
  *				whole as one zstd frame when that pays.  Hashes stay
  *				uncompressed so that keys can be indexed without decoding.
  *	EXTENT		StrataExtent
@@ -45,10 +45,6 @@
 
 /* Below this a zstd frame costs more time than its bytes are worth. */
 #define COMPRESS_MIN_BYTES		512
-
-/* A bit of t_infomask2 that core leaves free. */
-#define TOMBSTONE_MOVED			0x0800
-StaticAssertDecl((TOMBSTONE_MOVED & HEAP_NATTS_MASK) == 0, "the bit counts columns");
 
 struct StrataEntryDecoder
 {
@@ -222,8 +218,7 @@ strata_entry_encode_rows(const StrataStore *store, FullTransactionId fxid, Comma
 		}
 		fill_tuple((MinimalTuple) (raw + raw_length), desc, rows[i].values, isnull,
 				   data_length, has_null);
-		if (rows[i].tombstone && rows[i].moved)
-			((MinimalTuple) (raw + raw_length))->t_infomask2 |= TOMBSTONE_MOVED;
+		((MinimalTuple) (raw + raw_length))->t_infomask2 |= rows[i].marks;
 		raw_length += length;
 	}
 
@@ -625,12 +620,11 @@ strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues)
 	}
 }
 
-bool
-strata_entry_moved(StrataEntryDecoder *decoder, uint32 row)
+uint16
+strata_entry_marks(StrataEntryDecoder *decoder, uint32 row)
 {
-	return row >= decoder->entry->rows &&
-		row < decoder->entry->rows + decoder->entry->tombstones &&
-		(decoder->tuples[row]->t_infomask2 & TOMBSTONE_MOVED) != 0;
+	Assert(row < decoder->entry->rows + decoder->entry->tombstones);
+	return decoder->tuples[row]->t_infomask2 & STRATA_ROW_MOVED;
 }
 
 void

@@ -24,7 +24,7 @@ typedef struct StrataMemRow
 	uint32		hash;
 	uint32		index;			/* in its shard's array */
 	bool		tombstone;
-	bool		moved;			/* tombstone: the row went to another partition */
+	uint16		marks;			/* STRATA_ROW_... */
 	bool		unique;			/* a live row is an error: judged when linked */
 	bool		changes;		/* a row that was read: versions of others linked
 								 * from seen on are an error */

@@ -247,13 +247,12 @@ strata_pending_reader_key(StrataPendingReader *reader, int entry, uint32 row, Da
 		strata_group_fetch_key(slot->group, row, keyvalues);
 }
 
-bool
-strata_pending_reader_moved(StrataPendingReader *reader, int entry, uint32 row)
+uint16
+strata_pending_reader_marks(StrataPendingReader *reader, int entry, uint32 row)
 {
 	ReaderSlot *slot = get_slot(reader, entry);
 
-	/* row groups hold no tombstones */
-	return slot->decoder != NULL && strata_entry_moved(slot->decoder, row);
+	return slot->decoder ? strata_entry_marks(slot->decoder, row) : 0;
 }
 
 uint32

@@ -230,7 +230,8 @@ refuse_changed(StrataRowLocker *locker, const StrataVersion *version)
 {
 	bool		gone = version->tombstone;
 
-	if (gone && strata_pending_reader_moved(get_reader(locker), version->entry, version->row))
+	if (gone && (strata_pending_reader_marks(get_reader(locker), version->entry, version->row) &
+				 STRATA_ROW_MOVED))
 	{
 		if (!IsolationUsesXactSnapshot())
 			ereport(ERROR,
