@@ -265,6 +265,8 @@ SELECT tableoid::regclass, * FROM parent WHERE v = 'again' ORDER BY id;
 INSERT INTO parent VALUES (9, 'x'), (109, 'y') RETURNING tableoid::regclass, *;
 UPDATE part3 SET v = 'moved' WHERE id = 299;
 UPDATE parent SET id = 50 WHERE id = 299;
+DELETE FROM parent WHERE id = 50;
+UPDATE parent SET id = 50 WHERE id = 299;
 CREATE FUNCTION reroute() RETURNS trigger LANGUAGE plpgsql AS
     $$BEGIN NEW.id := NEW.id + 100; RETURN NEW; END$$;
 CREATE TRIGGER reroute BEFORE INSERT ON part1 FOR EACH ROW EXECUTE FUNCTION reroute();

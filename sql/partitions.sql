@@ -82,13 +82,16 @@ SELECT same();
 UPDATE f SET id = 0 WHERE id = 23 RETURNING tableoid::regclass, *;
 UPDATE h SET id = 0 WHERE id = 23;
 SELECT same();
--- strata to heap, strata to strata: core does not move it, so it is refused
-UPDATE f SET id = 25 WHERE id = 2;
-UPDATE f SET id = 15 WHERE id = 2;
-UPDATE f1 SET id = 15 WHERE id = 2;
+-- strata to heap, strata to strata (more in move.sql)
+SELECT twin('UPDATE @ SET id = 21 WHERE id = 2');
+SELECT twin('UPDATE @ SET id = 13 WHERE id = 3');
+SELECT same();
+SELECT twin('UPDATE @ SET id = id % 10 + 1 WHERE id = 21');
+SELECT twin('UPDATE @ SET id = 3 WHERE id = 13');
+SELECT twin('UPDATE @1 SET id = 13 WHERE id = 2');
 SELECT twin('UPDATE @ SET id = 45 WHERE id = 2');
 SELECT same();
--- what the hint says
+-- by hand
 SELECT twin('DELETE FROM @ WHERE id IN (10, 11)');
 WITH moved AS (DELETE FROM f WHERE id IN (2, 3) RETURNING *)
     INSERT INTO f SELECT id + 8, v || ' moved' FROM moved RETURNING tableoid::regclass, *;

@@ -169,12 +169,16 @@ INSERT INTO p SELECT i, 'v' || i FROM unnest('{1,2,101,102,201,202}'::int[]) i;
 EXPLAIN (COSTS OFF) UPDATE p SET v = v || '!' WHERE id > 100;
 UPDATE p SET v = v || '!' RETURNING tableoid::regclass, *;
 DELETE FROM p WHERE id IN (1, 101, 201) RETURNING tableoid::regclass, *;
--- heap to strata, also to a partition that the same command updates
+-- heap to strata, also to a partition that the same command updates; a row that
+-- is there stays, whatever inserting would do
+UPDATE p SET id = id + 100 WHERE id = 2;
+DELETE FROM p WHERE id = 102;
 UPDATE p SET id = id + 100 WHERE id = 2 RETURNING tableoid::regclass, *;
 INSERT INTO p VALUES (3, 'three');
 UPDATE p SET id = CASE WHEN id = 3 THEN 150 ELSE id END, v = v || '.' RETURNING tableoid::regclass, *;
--- out of a strata partition: refused
-UPDATE p SET id = 50 WHERE id = 102;
+-- out of a strata partition, if the command names the parent (more in move.sql)
+UPDATE p SET id = 50 WHERE id = 102 RETURNING tableoid::regclass, *;
+UPDATE p SET id = 102 WHERE id = 50;
 UPDATE p_one SET id = 250 WHERE id = 102;
 UPDATE p_one SET id = 160 WHERE id = 102 RETURNING *;
 WITH d AS (DELETE FROM p WHERE id = 160 RETURNING *) INSERT INTO p SELECT 60, v FROM d RETURNING *;

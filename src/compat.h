@@ -152,6 +152,43 @@ typedef RelFileLocator StrataFileId;
 #define strata_plan_role(root, rel)		((rel)->userid)
 #endif
 
+/* BEFORE ROW DELETE triggers of a foreign table; false when one wants the row to stay. */
+#if PG_VERSION_NUM < 160000
+#define strata_before_delete_triggers(estate, epqstate, rinfo, row) \
+	ExecBRDeleteTriggers(estate, epqstate, rinfo, NULL, row, NULL)
+#elif PG_VERSION_NUM < 180000
+#define strata_before_delete_triggers(estate, epqstate, rinfo, row) \
+	ExecBRDeleteTriggers(estate, epqstate, rinfo, NULL, row, NULL, NULL, NULL)
+#else
+#define strata_before_delete_triggers(estate, epqstate, rinfo, row) \
+	ExecBRDeleteTriggers(estate, epqstate, rinfo, NULL, row, NULL, NULL, NULL, false)
+#endif
+
+/* From the row type of the partitioned table that rows are routed from to a partition's. */
+#if PG_VERSION_NUM < 160000
+#define strata_root_to_child(rinfo, estate)	((rinfo)->ri_RootToPartitionMap)
+#define strata_insert_index_entries(rinfo, slot, estate) \
+	ExecInsertIndexTuples(rinfo, slot, estate, false, false, NULL, NIL)
+#else
+#define strata_root_to_child(rinfo, estate)	ExecGetRootToChildMap(rinfo, estate)
+#define strata_insert_index_entries(rinfo, slot, estate) \
+	ExecInsertIndexTuples(rinfo, slot, estate, false, false, NULL, NIL, false)
+#endif
+
+/* What RETURNING is computed from; from 18 on that may be the old row, too. */
+#if PG_VERSION_NUM < 180000
+#define STRATA_RETURNING_OLD			0
+#define strata_set_returning_rows(projection, old, new) \
+	((void) (old), (projection)->pi_exprContext->ecxt_scantuple = (new))
+#else
+#define STRATA_RETURNING_OLD			EEO_FLAG_HAS_OLD
+#define strata_set_returning_rows(projection, old, new) \
+	((projection)->pi_state.flags &= ~(EEO_FLAG_OLD_IS_NULL | EEO_FLAG_NEW_IS_NULL), \
+	 (projection)->pi_exprContext->ecxt_scantuple = (new), \
+	 (projection)->pi_exprContext->ecxt_oldtuple = (old), \
+	 (projection)->pi_exprContext->ecxt_newtuple = (new))
+#endif
+
 #if PG_VERSION_NUM < 180000
 #define strata_analyze_delay()	vacuum_delay_point()
 #else

@@ -17,7 +17,8 @@
  * (log/row_lock.h); under READ COMMITTED a version that another transaction
  * put meanwhile is checked and used by way of EvalPlanQual, as on a heap.  A
  * new version or a tombstone then goes into the memtable, whose flush notices
- * what statements that lock no keys linked in between.
+ * what statements that lock no keys linked in between.  A new version that
+ * belongs to another partition is a tombstone here and a row there (move.c).
  *
  * The storage relation is locked RowExclusive, after the foreign table, to the
  * end of the transaction.
@@ -29,6 +30,7 @@
  */
 #include "postgres.h"
 
+#include "fdw/move.h"
 #include "fdw/scan.h"
 
 #include "access/sysattr.h"
@@ -78,7 +80,8 @@ typedef struct ModifyState
 	bool		locked_by_scan;
 	StrataView *view;			/* made by the first row */
 	StrataRowLocker *locker;
-	StrataPosition seen;		/* of the row that was locked last */
+	StrataPosition seen;		/* of the row that was locked last, */
+	ItemPointerData newest;		/* and which version of it is changed */
 } ModifyState;
 
 static void refuse_layer_table(Oid relid);
@@ -87,6 +90,8 @@ static ModifyState *begin_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo
 static void begin_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo);
 static void begin_change(ModifyTableState *mtstate, ResultRelInfo *rinfo);
 static void end_modify(EState *estate, ResultRelInfo *rinfo);
+static StrataRowState lock_row(EState *estate, ModifyState *state, Datum *oldkey, LOCKMODE mode);
+static void refuse_changed(void) pg_attribute_noreturn();
 static bool lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 						LOCKMODE mode, Datum *oldkey, TupleTableSlot **epqslot);
 
@@ -406,6 +411,39 @@ end_modify(EState *estate, ResultRelInfo *rinfo)
 	MemoryContextSwitchTo(oldcxt);
 }
 
+/* Lock a key for a row that this command puts or deletes. */
+static void
+lock_key(EState *estate, ModifyState *state, const Datum *keyvalues, LOCKMODE mode)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+
+	(void) strata_lock_key(RelationGetRelid(state->storage),
+						   strata_key_hash(&state->store->key, keyvalues), mode, false);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+/*
+ * Put a row that an UPDATE gives another key or brings from another partition:
+ * the key must be free, whatever inserting would do with one that is not.
+ */
+static void
+put_moved(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+	const StrataKey *key = &state->store->key;
+
+	if (key->natts > 0)
+	{
+		Datum		keyvalues[INDEX_MAX_KEYS];
+
+		strata_key_extract(key, slot->tts_values, slot->tts_isnull, keyvalues,
+						   RelationGetRelationName(rinfo->ri_RelationDesc), state->store->desc);
+		lock_key(estate, state, keyvalues, ExclusiveLock);
+	}
+	(void) strata_memtable_put(state->memtable, STRATA_ON_DUPLICATE_ERROR,
+							   slot->tts_values, slot->tts_isnull);
+}
+
 TupleTableSlot *
 strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 						TupleTableSlot *slot, TupleTableSlot *planSlot)
@@ -431,7 +469,9 @@ strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 
 	slot_getallattrs(slot);
 	Assert(slot->tts_tupleDescriptor->natts == state->store->desc->natts);
-	if (!strata_memtable_put(state->memtable, state->on_duplicate,
+	if (state->operation == CMD_UPDATE)
+		put_moved(estate, rinfo, slot);
+	else if (!strata_memtable_put(state->memtable, state->on_duplicate,
 							 slot->tts_values, slot->tts_isnull))
 		return NULL;
 	return slot;
@@ -454,6 +494,50 @@ strata_locks_in_scan(Relation rel, CmdType operation)
 }
 
 /*
+ * Lock the row with this key of which state->newest was read or found, and say
+ * what became of it.
+ */
+static StrataRowState
+lock_row(EState *estate, ModifyState *state, Datum *oldkey, LOCKMODE mode)
+{
+	MemoryContext oldcxt;
+	StrataRowState found;
+	uint32		hash;
+
+	if (state->view == NULL)
+	{
+		oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
+		state->view = strata_view_begin(state->store, state->storage, estate->es_snapshot, STRATA_LAYER_ALL);
+		state->locker = strata_row_locker_begin(state->view, state->cid);
+		MemoryContextSwitchTo(oldcxt);
+	}
+
+	oldcxt = MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+	hash = strata_key_hash(&state->store->key, oldkey);
+	if (strata_memtable_has_key(state->memtable, hash, oldkey))
+		found = STRATA_ROW_OWN_COMMAND;
+	else
+		found = strata_row_lock(state->locker, hash, oldkey, &state->newest, mode, LockWaitBlock,
+								&state->seen);
+	MemoryContextSwitchTo(oldcxt);
+
+	if (found == STRATA_ROW_OWN_LATER)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+				 errmsg("tuple to be updated or deleted was already modified by an operation triggered by the current command"),
+				 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")));
+	return found;
+}
+
+static void
+refuse_changed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to concurrent update")));
+}
+
+/*
  * Lock the row that planSlot says, and see to it that what happens to it
  * happens to its newest version.  False when there is nothing to do any more.
  * When another transaction had changed it, *epqslot becomes the plan's row for
@@ -468,13 +552,9 @@ lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 	Relation	rel = rinfo->ri_RelationDesc;
 	const StrataKey *key = &state->store->key;
 	EPQState   *epqstate = &state->mtstate->mt_epqstate;
-	StrataRowState found;
-	ItemPointerData tid;
 	TupleTableSlot *testslot;
-	MemoryContext oldcxt;
 	Datum		datum;
 	bool		isnull;
-	uint32		hash;
 
 	*epqslot = NULL;
 	for (int i = 0; i < key->natts; i++)
@@ -486,57 +566,33 @@ lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 	datum = ExecGetJunkAttribute(planSlot, state->tid_junk, &isnull);
 	if (isnull)
 		elog(ERROR, "TID of the row to change is null");
-	tid = *(ItemPointer) DatumGetPointer(datum);
+	state->newest = *(ItemPointer) DatumGetPointer(datum);
 
-	if (state->view == NULL)
-	{
-		oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
-		state->view = strata_view_begin(state->store, state->storage, estate->es_snapshot, STRATA_LAYER_ALL);
-		state->locker = strata_row_locker_begin(state->view, state->cid);
-		MemoryContextSwitchTo(oldcxt);
-	}
-
-	oldcxt = MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
-	hash = strata_key_hash(key, oldkey);
-	if (strata_memtable_has_key(state->memtable, hash, oldkey))
-		found = STRATA_ROW_OWN_COMMAND;
-	else
-		found = strata_row_lock(state->locker, hash, oldkey, &tid, mode, LockWaitBlock,
-								&state->seen);
-	MemoryContextSwitchTo(oldcxt);
-
-	switch (found)
+	switch (lock_row(estate, state, oldkey, mode))
 	{
 		case STRATA_ROW_SAME:
 			return true;
 		case STRATA_ROW_OWN_COMMAND:
-			return false;
-		case STRATA_ROW_OWN_LATER:
-			ereport(ERROR,
-					(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-					 errmsg("tuple to be updated or deleted was already modified by an operation triggered by the current command"),
-					 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")));
-			break;
 		case STRATA_ROW_GONE:
 			return false;
 		case STRATA_ROW_CHANGED:
 			break;
+		case STRATA_ROW_OWN_LATER:
 		case STRATA_ROW_NOT_LOCKED:
 			elog(ERROR, "row was not locked");
 	}
 
 	/* after the scan's lock, only a statement that locks no keys gets here */
 	if (state->locked_by_scan)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update")));
+		refuse_changed();
 
 	testslot = EvalPlanQualSlot(epqstate, rel, rinfo->ri_RangeTableIndex);
 	ExecClearTuple(testslot);
-	strata_row_locker_newest(state->locker, testslot->tts_values, testslot->tts_isnull, &tid);
+	strata_row_locker_newest(state->locker, testslot->tts_values, testslot->tts_isnull,
+							 &state->newest);
 	ExecStoreVirtualTuple(testslot);
 	ExecMaterializeSlot(testslot);
-	testslot->tts_tid = tid;
+	testslot->tts_tid = state->newest;
 	testslot->tts_tableOid = RelationGetRelid(rel);
 
 	/* EvalPlanQual empties the slot */
@@ -544,6 +600,34 @@ lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 		ExecCopySlot(rinfo->ri_oldTupleSlot, testslot);
 	*epqslot = EvalPlanQual(epqstate, rel, rinfo->ri_RangeTableIndex, testslot);
 	return !TupIsNull(*epqslot);
+}
+
+/* A row that was locked leaves the partition. */
+static TupleTableSlot *
+move_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot, TupleTableSlot *planSlot,
+		 Datum *oldkey)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+	TriggerDesc *triggers = rinfo->ri_TrigDesc;
+
+	if (!strata_move_begin(state->mtstate, rinfo, slot))
+		return NULL;
+
+	/* a trigger may have changed the row; others only if they lock no keys */
+	if (triggers != NULL && triggers->trig_delete_before_row)
+	{
+		StrataRowState found = lock_row(estate, state, oldkey, AccessExclusiveLock);
+
+		if (found == STRATA_ROW_CHANGED)
+			refuse_changed();
+		if (found != STRATA_ROW_SAME)
+			return NULL;
+	}
+	else
+		lock_key(estate, state, oldkey, AccessExclusiveLock);
+	strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest, &state->seen,
+								  true);
+	return strata_move_end(state->mtstate, rinfo, slot, planSlot);
 }
 
 TupleTableSlot *
@@ -568,18 +652,13 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 			ExecComputeStoredGenerated(rinfo, estate, slot, CMD_UPDATE);
 	}
 
+	/* what has to hold elsewhere is checked there */
+	if (rel->rd_rel->relispartition && !ExecPartitionCheck(rinfo, slot, estate, false))
+		return move_row(estate, rinfo, slot, planSlot, oldkey);
 	if (rinfo->ri_WithCheckOptions != NIL)
 		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
 	if (state->constraints)
 		ExecConstraints(rinfo, slot, estate);
-	if (rel->rd_rel->relispartition && !ExecPartitionCheck(rinfo, slot, estate, false))
-		ereport(ERROR,
-				(errcode(ERRCODE_CHECK_VIOLATION),
-				 errmsg("new row for relation \"%s\" violates partition constraint",
-						RelationGetRelationName(rel)),
-				 errdetail("PostgreSQL does not move rows out of foreign partitions."),
-				 errhint("Delete the row and insert it again through the partitioned table."),
-				 errtable(rel)));
 
 	slot_getallattrs(slot);
 	Assert(slot->tts_tupleDescriptor->natts == store->desc->natts);
@@ -590,15 +669,11 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 									state->view->manifest, &state->seen);
 	else
 	{
-		Oid			storage = RelationGetRelid(state->storage);
-
 		/* a changed key is a row deleted and another one inserted */
-		(void) strata_lock_key(storage, strata_key_hash(key, oldkey), AccessExclusiveLock, false);
-		(void) strata_lock_key(storage, strata_key_hash(key, newkey), ExclusiveLock, false);
+		lock_key(estate, state, oldkey, AccessExclusiveLock);
 		strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest,
-									  &state->seen);
-		(void) strata_memtable_put(state->memtable, STRATA_ON_DUPLICATE_ERROR,
-								   slot->tts_values, slot->tts_isnull);
+									  &state->seen, false);
+		put_moved(estate, rinfo, slot);
 	}
 	return slot;
 }
@@ -613,7 +688,8 @@ strataExecForeignDelete(EState *estate, ResultRelInfo *rinfo,
 
 	if (!lock_target(estate, rinfo, planSlot, AccessExclusiveLock, oldkey, &epqslot))
 		return NULL;
-	strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest, &state->seen);
+	strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest, &state->seen,
+								  false);
 
 	/* what RETURNING shows */
 	if (AttributeNumberIsValid(state->row_junk))

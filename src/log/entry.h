@@ -115,6 +115,13 @@ typedef struct StrataExtentEntry
 /* ---- encoding ---- */
 
 /*
+ * What whoever waited for a row wants to know of the version that came.  Bits
+ * of t_infomask2 that core leaves free.
+ */
+#define STRATA_ROW_MOVED	0x0800	/* tombstone: the row went to another
+									 * partition */
+
+/*
  * One row handed to the encoder: values by attribute number - 1 (detoasted),
  * or for a tombstone the key columns in key order.
  */
@@ -122,6 +129,7 @@ typedef struct StrataLogRow
 {
 	uint32		hash;
 	bool		tombstone;
+	uint16		marks;			/* STRATA_ROW_... */
 	Datum	   *values;
 	bool	   *isnull;			/* NULL for a tombstone */
 } StrataLogRow;
@@ -188,6 +196,7 @@ extern void strata_entry_row(StrataEntryDecoder *decoder, uint32 row,
 							 Datum *values, bool *isnull);
 /* The key of a row or tombstone, in key order. */
 extern void strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues);
+extern uint16 strata_entry_marks(StrataEntryDecoder *decoder, uint32 row);
 extern void strata_entry_decode_end(StrataEntryDecoder *decoder);
 
 /*

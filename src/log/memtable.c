@@ -294,7 +294,7 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 /* Put row or tombstone in the place of one that was read. */
 static void
 put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const bool *isnull,
-		   const Datum *keyvalues, bool tombstone,
+		   const Datum *keyvalues, bool tombstone, uint16 marks,
 		   StrataManifest *manifest, const StrataPosition *seen)
 {
 	StrataStore *store = memtable->store;
@@ -320,6 +320,7 @@ put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const 
 	row = copy_row(memtable, desc, values, isnull);
 	row->hash = hash;
 	row->tombstone = tombstone;
+	row->marks = marks;
 	row->changes = true;
 	row->seen = *seen;
 	store_row(memtable, shard, row, old, keyvalues);
@@ -334,17 +335,17 @@ strata_memtable_put_version(StrataMemtable *memtable, Datum *values, bool *isnul
 
 	strata_key_extract(&store->key, values, isnull, memtable->work_key,
 					   memtable->relname, store->desc);
-	put_change(memtable, store->desc, values, isnull, memtable->work_key, false, manifest, seen);
+	put_change(memtable, store->desc, values, isnull, memtable->work_key, false, 0, manifest, seen);
 }
 
 void
 strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
-							  StrataManifest *manifest, const StrataPosition *seen)
+							  StrataManifest *manifest, const StrataPosition *seen, bool moved)
 {
 	bool		isnull[INDEX_MAX_KEYS] = {0};
 
 	put_change(memtable, memtable->store->key.desc, keyvalues, isnull, keyvalues, true,
-			   manifest, seen);
+			   moved ? STRATA_ROW_MOVED : 0, manifest, seen);
 }
 
 bool

@@ -51,11 +51,13 @@ extern bool strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode
  * Put a new version, or the tombstone, of a row that strata_row_lock found to
  * be the same as the one read.  manifest is the one it looked with, seen what
  * it said; versions linked between seen and ours by others raise 40001.
+ * moved: the row goes to another partition, which whoever waits for it is told.
  */
 extern void strata_memtable_put_version(StrataMemtable *memtable, Datum *values, bool *isnull,
 										StrataManifest *manifest, const StrataPosition *seen);
 extern void strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
-										  StrataManifest *manifest, const StrataPosition *seen);
+										  StrataManifest *manifest, const StrataPosition *seen,
+										  bool moved);
 
 /* Has the command put a row or tombstone of this key (and not flushed it)? */
 extern bool strata_memtable_has_key(StrataMemtable *memtable, uint32 hash,

@@ -155,6 +155,7 @@ flush_shard(Flush *flush, int shard)
 		out = row->tombstone ? &rows[mem->nrows - ++ntombstones] : &rows[nrows++];
 		out->hash = row->hash;
 		out->tombstone = row->tombstone;
+		out->marks = row->marks;
 		out->values = row->values;
 		out->isnull = row->tombstone ? NULL : row->isnull;
 	}

@@ -24,6 +24,7 @@ typedef struct StrataMemRow
 	uint32		hash;
 	uint32		index;			/* in its shard's array */
 	bool		tombstone;
+	uint16		marks;			/* STRATA_ROW_... */
 	bool		unique;			/* a live row is an error: judged when linked */
 	bool		changes;		/* a row that was read: versions of others linked
 								 * from seen on are an error */

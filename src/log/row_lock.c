@@ -9,7 +9,9 @@
  * aborted and stands after the one that was read counts.  One of a running
  * transaction is waited for, with no page locked, and then all is looked at
  * again; one of a committed transaction is a conflict, which READ COMMITTED
- * resolves by going on with it and higher levels by an error.
+ * resolves by going on with it and higher levels by an error.  The tombstone
+ * of a row that went to another partition is an error at every level, as on a
+ * heap: the row is still there, but cannot be followed.
  *
  * FOR KEY SHARE only wants the key to stay.  Whoever removes one locks it
  * against that, so with the key's lock held, versions of running transactions
@@ -209,9 +211,34 @@ not_locked(StrataRowLocker *locker, LockWaitPolicy policy)
 	return STRATA_ROW_NOT_LOCKED;
 }
 
-static void
-refuse_if_fixed(bool gone)
+static StrataPendingReader *
+get_reader(StrataRowLocker *locker)
 {
+	if (locker->reader == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(locker->mcxt);
+
+		locker->reader = strata_pending_reader_begin(locker->view->pending, locker->all, false);
+		MemoryContextSwitchTo(old);
+	}
+	return locker->reader;
+}
+
+/* Core's errors for a row that another transaction has changed or deleted. */
+static void
+refuse_changed(StrataRowLocker *locker, const StrataVersion *version)
+{
+	bool		gone = version->tombstone;
+
+	if (gone && (strata_pending_reader_marks(get_reader(locker), version->entry, version->row) &
+				 STRATA_ROW_MOVED))
+	{
+		if (!IsolationUsesXactSnapshot())
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("tuple to be locked was already moved to another partition due to concurrent update")));
+		gone = false;
+	}
 	if (!IsolationUsesXactSnapshot())
 		return;
 	if (gone)
@@ -280,7 +307,7 @@ strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 				if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot) ||
 					(locker->key_share && !version.tombstone))
 					return STRATA_ROW_SAME;
-				refuse_if_fixed(version.tombstone);
+				refuse_changed(locker, &version);
 				locker->newest = version;
 				return version.tombstone ? STRATA_ROW_GONE : STRATA_ROW_CHANGED;
 		}
@@ -294,14 +321,7 @@ strata_row_locker_newest(StrataRowLocker *locker, Datum *values, bool *isnull, I
 {
 	StrataView *view = locker->view;
 
-	if (locker->reader == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(locker->mcxt);
-
-		locker->reader = strata_pending_reader_begin(view->pending, locker->all, false);
-		MemoryContextSwitchTo(old);
-	}
-	strata_pending_reader_row(locker->reader, locker->newest.entry, locker->newest.row,
+	strata_pending_reader_row(get_reader(locker), locker->newest.entry, locker->newest.row,
 							  values, isnull);
 	strata_pending_tid(tid, strata_pending_entry(view->pending, locker->newest.entry),
 					   locker->newest.row);

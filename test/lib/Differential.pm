@@ -261,6 +261,8 @@ sub _one_waits
 	my $other = $w eq 's' ? 'h' : 's';
 	die { class => 'crash', text => 'connection lost' } if $session->{$other}{dead};
 	my $code = $session->{$other}{result}{code};
+	# The heap's twin of an insert locks rows before its columns are looked up.
+	die { class => 'abandoned', text => "$code instead of waiting" } if $w eq 'h' && $code eq '42703' && $session->{step}{kind} eq 'insert';
 	# The victim of a deadlock was another one.
 	die { class => 'abandoned', text => 'another deadlock' } if $code eq '40P01';
 	# Rows come in another order, and are locked before or after they are checked.

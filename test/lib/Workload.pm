@@ -535,7 +535,7 @@ sub update_step
 	my $back = returning($e);
 	return both('update', "UPDATE " . target($e) . " SET " . assignments($e) . " WHERE " . key_is($e, undef, 't') . $back, single => 1) if $r < 0.35;
 	return both('update', "UPDATE " . target($e) . " SET " . assignments($e) . " WHERE " . condition($e, 't') . $back) if $r < 0.6;
-	if ($r < 0.75 && @{ $e->{stores} } == 1)
+	if ($r < 0.75)
 	{
 		my @to = key_exprs($e, random_k($e));
 		my $set = join ', ', map { "$e->{key}[$_] = $to[$_]" } 0 .. $#to;

@@ -1,6 +1,7 @@
 # kill -9 of the whole server at random moments under writers and merges, and
 # of single backends in mid-append and mid-merge (L54, L60, P57, P76, P80).
 # Acknowledged <= visible <= acknowledged + in doubt, one statement a writer.
+# Rows that are moved between partitions all the while are there once (C4).
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -16,6 +17,22 @@ my $writers = 4;
 my $node = strata_node('crash', restart_after_crash => 'on', fsync => 'on', synchronous_commit => 'on',
 	checkpoint_timeout => '30s', max_wal_size => '64MB');
 create_pair($node, 't', "auto_merge 'off', generation_max_bytes '128kB', shards '2', row_group_rows '500'");
+
+# Partitions, strata and heap, between which two clients move their own rows.
+my $movers = $node->basedir . '/movers.sql';
+append_to_file($movers, <<'SQL');
+\set k random(0, 99)
+\set n random(0, 6)
+UPDATE moved SET at = (at + 1) % 3, n = n + 1 WHERE id = :k * 2 + :client_id;
+UPDATE moved SET at = (at + :n) % 3, n = n + 1 WHERE id % 2 = :client_id AND id / 2 % 7 = :n;
+SQL
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE moved (id int NOT NULL, at int, n int) PARTITION BY LIST (at);
+CREATE FOREIGN TABLE moved0 PARTITION OF moved FOR VALUES IN (0) SERVER strata OPTIONS (key 'id', auto_merge 'off', generation_max_rows '200');
+CREATE FOREIGN TABLE moved1 PARTITION OF moved FOR VALUES IN (1) SERVER strata OPTIONS (key 'id', auto_merge 'off', shards '2');
+CREATE TABLE moved2 PARTITION OF moved FOR VALUES IN (2);
+INSERT INTO moved SELECT i, i % 3, 0 FROM generate_series(0, 199) i;
+SQL
 
 # A writer sends statement s = 1, 2, ...: rows w<writer>-<s>-<0..n> and, again,
 # its "last" row, and tells the ledger (a file of ours) when the server said yes.
@@ -89,6 +106,8 @@ SQL
 	is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE id LIKE 'ghost%'"), 0, "$what: nothing rolled back shows");
 	is($node->safe_psql('postgres', "SELECT count(*) - count(DISTINCT id) FROM t"), 0, "$what: no row twice");
 	verify_clean($node, 't', $what);
+	is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM moved'), '200|200', "$what: rows that move are there once");
+	verify_clean($node, $_, "$what: $_") for 'moved0', 'moved1';
 }
 
 $node->safe_psql('postgres', "CREATE TABLE doubt (w int, s int)");
@@ -97,16 +116,22 @@ for my $round (1 .. $rounds)
 	my @pids = map { writer($_, $next[$_], $node->basedir . "/ledger$_") } 0 .. $writers - 1;
 	my ($out, $err) = ('', '');
 	my $merges = $node->basedir . '/merges.sql';
-	append_to_file($merges, "SELECT 1 FROM strata.merge('t');\nSELECT 1 FROM strata.seal('t');\nSELECT 1 FROM strata.sweep('t');\n") unless -e $merges;
+	append_to_file($merges, "SELECT 1 FROM strata.merge('t');\nSELECT 1 FROM strata.seal('t');\nSELECT 1 FROM strata.sweep('t');\nSELECT 1 FROM strata.merge('moved0');\n") unless -e $merges;
 	my $merger = IPC::Run::start(
 		[ 'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-f', $merges, '-c', 1, '-T', 60, 'postgres' ],
 		'>', \$out, '2>', \$err);
+	my ($moves, $complaints) = ('', '');
+	my $mover = IPC::Run::start(
+		[ 'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-f', $movers, '-c', 2, '-T', 60, 'postgres' ],
+		'>', \$moves, '2>', \$complaints);
 	sleep 0.3 + rand 1.5;
 	crash($node);
 	kill 'KILL', @pids;
 	waitpid $_, 0 for @pids;
-	$merger->kill_kill;
+	$_->kill_kill for $merger, $mover;
 	$node->start;
+	my ($error) = $complaints =~ /(ERROR: .*)/;
+	is($error, undef, "round $round: movers meet no error");
 	check("round $round");
 	last unless Test::More->builder->is_passing;
 }

@@ -2,7 +2,8 @@
 # and, where it is installed, pgaudit see strata tables as they see heap ones and
 # change no answer (P89, P11); logical replication of a database with stores, by
 # a publication FOR ALL TABLES too, ships nothing of theirs and goes on (C6);
-# databases with stores and slots are dropped (P82).
+# databases with stores and slots are dropped (P82); rows move to another wrapper's
+# partitions (C4).
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -137,6 +138,27 @@ is($node->safe_psql('postgres', "SELECT string_agg(slot_name, ' ' ORDER BY slot_
 $node->safe_psql('postgres', "CREATE TABLE after (id int PRIMARY KEY); CREATE PUBLICATION after FOR TABLE after; INSERT INTO after VALUES (1)");
 is($node->safe_psql('postgres', "SELECT count(*) FROM pg_logical_slot_get_binary_changes('elsewhere', NULL, NULL, 'proto_version', '1', 'publication_names', 'after') WHERE get_byte(data, 0) = ascii('I')"),
 	1, 'and decode past the drop');
+
+# ---- rows that an UPDATE moves to a partition of another wrapper ----
+SKIP:
+{
+	skip 'postgres_fdw is not installed', 2 unless -e "$share/extension/postgres_fdw.control";
+	(my $host = $node->host) =~ s/'/''/g;
+	$node->safe_psql('postgres', "CREATE EXTENSION postgres_fdw; CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw "
+		  . "OPTIONS (host '$host', port '${\$node->port}', dbname 'postgres', batch_size '10'); CREATE USER MAPPING FOR CURRENT_USER SERVER here");
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE far (id int NOT NULL, v text);
+CREATE TABLE p (id int NOT NULL, v text) PARTITION BY RANGE (id);
+CREATE FOREIGN TABLE p0 PARTITION OF p FOR VALUES FROM (0) TO (100) SERVER strata OPTIONS (key 'id');
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (100) TO (200);
+CREATE FOREIGN TABLE p2 PARTITION OF p FOR VALUES FROM (200) TO (300) SERVER here OPTIONS (table_name 'far');
+INSERT INTO p SELECT i, 'v' || i FROM unnest('{1,2,3,101,102}'::int[]) i;
+SQL
+	is($node->safe_psql('postgres', 'UPDATE p SET id = id + 200 WHERE id = 1 RETURNING tableoid::regclass, *'), 'p2|201|v1', 'a row moves there');
+	# those of the heap partition by core, in a batch
+	$node->safe_psql('postgres', 'UPDATE p SET id = id % 100 + CASE WHEN id < 100 THEN 200 ELSE 210 END WHERE id IN (2, 3, 101, 102)');
+	is($node->safe_psql('postgres', 'SELECT id, v FROM far ORDER BY id'), "201|v1\n202|v2\n203|v3\n211|v101\n212|v102", 'others with those that core moves');
+}
 is($node->safe_psql('postgres', 'SELECT 1'), 1, 'alive');
 $subscriber->stop;
 $node->stop;

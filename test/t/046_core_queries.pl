@@ -55,7 +55,7 @@ my @keep = (
 );
 # The same by script (patterns of LIKE), with the reason.
 my %keep = (
-	update => 'range_parted part\_% sub\_part% list\_part% upsert_test% hpart% utr%',    # rows that leave their partition
+	update => 'range_parted part\_% upsert_test%',    # transition tables, upserts
 	triggers => 'parted%',    # likewise, and constraint triggers
 	inherit => 'inhpar% inhcld% errtst% inh\_temp% inh\_perm%',    # likewise; types that change; temporary parents
 	generated => 'gtest\_parent gtest\_child% gtest\_tableoid gtest25 gtest27',    # likewise; generated columns added to rows
