@@ -11,7 +11,8 @@
  *	log				every pending entry: chain, CRC, every row decoded, key
  *					hashes and shards right, generation summaries right
  *	row groups		every frame of every row group, pending or base, and the
- *					extents they lie in; deletes within bounds
+ *					extents they lie in; zone maps say of each column what its
+ *					values are; deletes within bounds
  *	dictionaries	their extents, headers and checksums, whether used or not
  *	keys			verify_keys.c: no key twice in the base, key hashes right,
  *					key index and base agree both ways
@@ -26,6 +27,8 @@
  * AccessShareLock), so that base and deletes hold still; writers go on.  What
  * they change between the looks at size, spare page and log can make a block
  * seem to be referred to twice: such a fault is believed when it shows again.
+ *
+ * Type code runs as the table's owner (enter.c), whoever verifies.
  *
  * Each check runs in a subtransaction, so that the error raised at a damaged
  * page is reported and the next object is looked at.
@@ -65,6 +68,7 @@ typedef struct VerifyGroup
 	StrataGroupRef ref;
 	uint32		generation;
 	int			shard;
+	bool		counts;			/* its transaction was not rolled back */
 } VerifyGroup;
 
 typedef struct VerifyShard
@@ -274,15 +278,17 @@ verify_log(StrataVerify *verify, void *arg)
 									 generation->number);
 		while (strata_log_walk_next(walk, &entry))
 		{
+			bool		counts;
+
 			CHECK_FOR_INTERRUPTS();
 			rows += (uint64) entry.header->rows + entry.header->tombstones;
 			if (entry.header->type == STRATA_ENTRY_ROW_GROUP)
 				rows += strata_entry_group(entry.header)->lost;
 
 			/* An ALTER TABLE rolled back with it may have shaped its rows. */
-			if (strata_xid_outcome(entry.header->fxid,
-								   entry.header->flags) == STRATA_XID_ABORTED &&
-				entry.header->type == STRATA_ENTRY_ROWS)
+			counts = strata_xid_outcome(entry.header->fxid,
+										entry.header->flags) != STRATA_XID_ABORTED;
+			if (!counts && entry.header->type == STRATA_ENTRY_ROWS)
 				continue;
 			if (entry.header->natts > verify->store->desc->natts)
 				strata_verify_fault(verify, object,
@@ -307,6 +313,7 @@ verify_log(StrataVerify *verify, void *arg)
 						group->ref = *strata_entry_group(entry.header);
 						group->generation = generation->number;
 						group->shard = shard;
+						group->counts = counts;
 						state->groups = lappend(state->groups, group);
 						MemoryContextSwitchTo(old_mcxt);
 					}
@@ -330,7 +337,8 @@ static void
 verify_pending_group(StrataVerify *verify, void *arg)
 {
 	VerifyGroup *group = (VerifyGroup *) arg;
-	char	   *problem = strata_group_check(verify->store, verify->storage, &group->ref);
+	char	   *problem = strata_group_check(verify->store, verify->storage, &group->ref, NULL,
+										 group->counts);
 	char		object[96];
 
 	if (problem == NULL)
@@ -358,7 +366,7 @@ verify_base_group(StrataVerify *verify, void *arg)
 								"%u rows are deleted, its bitmap says " UINT64_FORMAT " of %u",
 								group->ndeleted, ndeleted, group->ref.rows);
 	}
-	problem = strata_group_check(verify->store, verify->storage, &group->ref);
+	problem = strata_group_check(verify->store, verify->storage, &group->ref, group, true);
 	if (problem != NULL)
 		strata_verify_fault(verify, object, "%s", problem);
 }
@@ -557,6 +565,7 @@ strata_verify(PG_FUNCTION_ARGS)
 	Oid			relid = strata_table_argument(fcinfo);
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	StrataVerify verify = {0};
+	StrataCaller caller;
 	MemoryContext mcxt;
 	MemoryContext old_mcxt;
 
@@ -579,7 +588,9 @@ strata_verify(PG_FUNCTION_ARGS)
 	verify.manifest = strata_manifest_get_uncached(verify.store, verify.storage,
 												   GetActiveSnapshot());
 
+	strata_become_owner(&caller, relid);
 	verify_store(&verify);
+	strata_become_caller(&caller);
 
 	strata_manifest_release(verify.manifest);
 	PopActiveSnapshot();
