@@ -7,7 +7,8 @@
  * frame and reference was looked at and agrees with the others:
  *
  *	fixed pages		metapage, spare page and shard pages: counters and runs
- *					within bounds, agreeing with the manifest
+ *					within bounds, agreeing with the manifest; totals of a shard
+ *					page are those of its log
  *	log				every pending entry: chain, CRC, every row decoded, key
  *					hashes and shards right, generation summaries right
  *	row groups		every frame of every row group, pending or base, and the
@@ -218,6 +219,19 @@ verify_spare_page(StrataVerify *verify, void *arg)
 								"run %u (block %u, %u blocks) lies outside the relation's %u blocks",
 								i, run->block, run->nblocks, nblocks);
 	}
+}
+
+static void
+verify_shard_totals(StrataVerify *verify, void *arg)
+{
+	VerifyShard *state = (VerifyShard *) arg;
+	StrataShardState *shard = &verify->manifest->shards[state->shard];
+	const char *problem = strata_log_check_totals(verify->storage, state->shard, shard);
+	char		object[32];
+
+	snprintf(object, sizeof(object), "shard %d", state->shard);
+	if (problem != NULL)
+		strata_verify_fault(verify, object, "%s", problem);
 }
 
 static void
@@ -521,11 +535,18 @@ verify_store(StrataVerify *verify)
 	{
 		VerifyShard state = {.shard = shard, .mcxt = CurrentMemoryContext};
 		char		object[32];
+		uint64		nfaults;
 
 		snprintf(object, sizeof(object), "shard %d", shard);
+		nfaults = verify->nfaults;
 		strata_verify_guard(verify, object, verify_shard_page, &state);
 		snprintf(object, sizeof(object), "log of shard %d", shard);
 		strata_verify_guard(verify, object, verify_log, &state);
+
+		/* They are sums over the log: only where that is sound do they tell more. */
+		snprintf(object, sizeof(object), "shard %d", shard);
+		if (verify->nfaults == nfaults)
+			strata_verify_guard(verify, object, verify_shard_totals, &state);
 		groups = list_concat(groups, state.groups);
 	}
 

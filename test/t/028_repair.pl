@@ -494,7 +494,7 @@ my @wrong = (
 	[ 'short', sub { truncate $_[0], 3 * BLOCK or die $! }, qr/^spare page block 1 rows 0 rewritten\nrow group .*^log pages shard 0 .*^shard page shard 1 block 3 /ms ],
 	[ 'short28', sub { truncate $_[0], 28 * BLOCK or die $! }, qr/^spare page block 1 rows 0 rewritten\nrow group .*^shard page shard 1 block 3 rows 0 rewritten$/ms ],
 	(map { my ($field, $byte) = split / /; [ $field, sub { flip_bit($_[0], 2, $byte) }, qr/^shard page shard 0 block 2 rows 0 rewritten$/ ] }
-		'active 28', 'start 56', 'tail 72', 'extent 80'),
+		'active 28', 'start 56', 'tail 72', 'extent 80', 'rows 113', 'bytes 121'),
 	# these reach into the list of free extents
 	(map { my ($field, $byte) = split / /; [ $field, sub { flip_bit($_[0], 2, $byte) }, qr/^spare page block 1 rows 0 rewritten\nshard page shard 0 block 2 rows 0 rewritten$/ ] }
 		'long 94', 'next 97'),
