@@ -45,6 +45,12 @@ UPDATE strata.row_group SET first_block = 100000 WHERE store = 't'::regclass AND
 SELECT * FROM faults;
 ROLLBACK;
 
+-- a manifest that cannot be read: nothing else can be looked at
+BEGIN;
+UPDATE strata.deletes SET tids = '\x00' WHERE store = 't'::regclass;
+SELECT * FROM faults;
+ROLLBACK;
+
 -- zone maps in the manifest that are not those of the footer may hide rows
 BEGIN;
 CREATE FUNCTION told(bytea) RETURNS SETOF faults LANGUAGE plpgsql SET search_path FROM CURRENT AS $$BEGIN

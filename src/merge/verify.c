@@ -577,6 +577,16 @@ verify_store(StrataVerify *verify)
 	verify_blocks(verify);
 }
 
+/* StrataAction */
+static void
+verify_read_manifest(void *arg)
+{
+	StrataVerify *verify = (StrataVerify *) arg;
+
+	verify->manifest = strata_manifest_get_uncached(verify->store, verify->storage,
+													GetActiveSnapshot());
+}
+
 /*
  * strata.verify(regclass, swept boolean): (object, problem) per fault.
  */
@@ -587,6 +597,7 @@ strata_verify(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	StrataVerify verify = {0};
 	StrataCaller caller;
+	char	   *problem;
 	MemoryContext mcxt;
 	MemoryContext old_mcxt;
 
@@ -606,14 +617,18 @@ strata_verify(PG_FUNCTION_ARGS)
 														   AccessShareLock :
 														   ShareUpdateExclusiveLock);
 	PushActiveSnapshot(GetLatestSnapshot());
-	verify.manifest = strata_manifest_get_uncached(verify.store, verify.storage,
-												   GetActiveSnapshot());
 
-	strata_become_owner(&caller, relid);
-	verify_store(&verify);
-	strata_become_caller(&caller);
-
-	strata_manifest_release(verify.manifest);
+	/* Everything else is looked for by metapage and manifest. */
+	problem = strata_attempt(verify_read_manifest, &verify);
+	if (problem != NULL)
+		strata_verify_fault(&verify, "store", "%s", problem);
+	else
+	{
+		strata_become_owner(&caller, relid);
+		verify_store(&verify);
+		strata_become_caller(&caller);
+		strata_manifest_release(verify.manifest);
+	}
 	PopActiveSnapshot();
 	table_close(verify.storage, NoLock);
 	strata_store_close(verify.store);

@@ -548,8 +548,8 @@ for (@wrong)
 	use_table($name);
 }
 
-# ---- a store that was made and has no metapage ----
-my @lost = qw(nometa empty);
+# ---- a store that was made and has no metapage, or something else there ----
+my @lost = qw(nometa empty badmeta badkind);
 for my $name (@lost)
 {
 	q1(make_table($name), "CALL bulk('$name', 1, 50, 1)", "CALL strata.drain('$name')");
@@ -558,17 +558,21 @@ for my $name (@lost)
 $node->stop;
 with_file('nometa', sub { put_bytes($_[0], 0, 0, "\0" x BLOCK) });
 with_file('empty', sub { truncate $_[0], 0 or die $! });
+with_file('badmeta', sub { flip_bit($_[0], 0, PAGE_HEADER) });
+with_file('badkind', sub { flip_bit($_[0], 0, BLOCK - 8) });
 $node->start;
 for my $name (@lost)
 {
-	my $like = qr/relation "s\d+" has no metapage, although the manifest of \S+ has row groups/;
+	my $what = $name =~ /bad/ ? 'block 0 of relation "s\d+" does not hold the metapage' : 'relation "s\d+" has no metapage, although the manifest of \S+ has row groups';
+	my $like = qr/$what\n.*HINT:  Restore the table from a backup/s;
 	fails("$name: $_->[0]", $_->[1], $like) for [ 'a scan', "SELECT count(*) FROM $name" ], [ 'a lookup', "SELECT * FROM $name WHERE id = 'k1'" ],
 	  [ 'an insert', "INSERT INTO $name VALUES ('x')" ], [ 'a bulk insert', "INSERT INTO $name SELECT 'x' || g FROM generate_series(1, 1000) g" ],
 	  [ 'COPY', "COPY $name (id) FROM PROGRAM 'echo x'" ], [ 'a merge', "SELECT * FROM strata.merge('$name')" ], [ 'TRUNCATE', "TRUNCATE $name" ],
 	  [ 'repair', "SELECT * FROM strata.repair('$name', dry_run => false)" ];
-	like(q1("SELECT v::text FROM strata.verify('$name') v"), qr/^\(metapage,"missing, although the manifest has 1 row groups"\)/, "$name: verify");
+	like(q1("SELECT object || ': ' || problem FROM strata.verify('$name')"), $name =~ /bad/ ? qr/^store: $what$/ : qr/^metapage: missing, although the manifest has 1 row groups$/m, "$name: verify");
 	is(repair($name, 1), 'store rows ? none', "$name: repair");
 	like(q1("SELECT advice FROM strata.health() WHERE store = '$name'::regclass AND what LIKE 'the store cannot be read%'"), qr/strata\.repair\(\)/, "$name: health");
+	is(q1("SELECT count(*) > 0 FROM short28"), 't', "$name: other tables do not notice");
 	q1("DROP FOREIGN TABLE ${name}_base, ${name}_wal, $name");
 }
 
