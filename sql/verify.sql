@@ -45,6 +45,49 @@ UPDATE strata.row_group SET first_block = 100000 WHERE store = 't'::regclass AND
 SELECT * FROM faults;
 ROLLBACK;
 
+-- a manifest that cannot be read: nothing else can be looked at
+BEGIN;
+UPDATE strata.deletes SET tids = '\x00' WHERE store = 't'::regclass;
+SELECT * FROM faults;
+ROLLBACK;
+
+-- zone maps in the manifest that are not those of the footer may hide rows
+BEGIN;
+CREATE FUNCTION told(bytea) RETURNS SETOF faults LANGUAGE plpgsql SET search_path FROM CURRENT AS $$BEGIN
+    UPDATE strata.row_group SET zones = $1 WHERE store = 't'::regclass AND number = 1;
+    RETURN QUERY SELECT object, regexp_replace(problem, 'block [0-9]+|"s[0-9]+"', 'N', 'g'), 1::bigint FROM strata.verify('verify_test.t');
+END$$;
+SELECT zones AS z, length(zones) AS n FROM strata.row_group WHERE store = 't'::regclass AND number = 1 \gset
+SELECT * FROM told(set_byte(:'z', 53, 1)); -- the maximum of id
+SELECT * FROM told(set_byte(:'z', :n - 1, 0)); -- the maximum of v
+SELECT * FROM told(set_byte(:'z', 4 + 20 + 2, 3)); -- all of v is null
+SELECT * FROM told(set_byte(:'z', 4 + 20, 1)); -- v's is id's
+SELECT * FROM told(substr(:'z'::bytea, 1, :n - 1));
+SELECT * FROM told(set_byte(:'z', 2, 1)); -- one column only
+SELECT * FROM told(:'z'::bytea || '\x00');
+SELECT * FROM told(NULL);
+SELECT * FROM told(:'z'::bytea);
+ROLLBACK;
+
+-- what is compared, and that it fits: nulls only, some, none; -0, NaN, infinities; equal values that differ
+CREATE FOREIGN TABLE zoned (id int NOT NULL, nothing text, few int, f float8, n numeric, u oid, b bool, long text, gone int,
+    e name, d date, a int[]) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO zoned SELECT g, NULL, CASE WHEN g % 100 = 0 THEN g END,
+    (ARRAY['0', '-0', 'NaN', 'Infinity', '-Infinity', '1e300'])[1 + g % 6]::float8, (g % 7)::numeric * 1.10, 4294967000 + g % 200,
+    g % 2 = 0, repeat('x', g % 90), g, 'n' || g, date '2000-01-01' - g, ARRAY[g, NULL]
+    FROM generate_series(1, 3000) g;
+SELECT * FROM strata.verify('zoned');
+SET client_min_messages = warning;
+CALL strata.drain('zoned');
+RESET client_min_messages;
+ALTER FOREIGN TABLE zoned DROP COLUMN gone;
+ALTER FOREIGN TABLE zoned ADD COLUMN more int DEFAULT 7;
+INSERT INTO zoned (id) SELECT g FROM generate_series(2900, 3100) g;
+SET client_min_messages = warning;
+CALL strata.drain('zoned');
+RESET client_min_messages;
+SELECT * FROM strata.verify('zoned');
+
 -- a generation merged that is still counted as pending; views go on
 BEGIN;
 UPDATE strata.shard SET merged_through = merged_through - 1 WHERE store = 't'::regclass;

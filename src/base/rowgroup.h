@@ -24,7 +24,7 @@
 #ifndef STRATA_ROWGROUP_H
 #define STRATA_ROWGROUP_H
 
-#include "manifest/store.h"
+#include "manifest/manifest.h"
 
 #include "nodes/bitmapset.h"
 
@@ -118,9 +118,15 @@ extern const uint32 *strata_group_hashes(StrataGroupReader *reader);
 extern void strata_group_io(StrataGroupReader *reader, uint64 *bytes_read,
 							uint64 *bytes_decoded);
 
-/* Check every frame, checksum and bound; returns NULL or what is wrong. */
+/*
+ * Check every frame, checksum and bound, and zone maps against values; returns
+ * NULL or what is wrong.  base: what the manifest has of it, NULL for one of the
+ * log.  counts: false when the transaction that wrote it was rolled back; type
+ * code may not know its values then, and is not called.
+ */
 extern char *strata_group_check(StrataStore *store, Relation storage,
-								const StrataGroupRef *ref);
+								const StrataGroupRef *ref, const StrataRowGroup *base,
+								bool counts);
 
 /*
  * The same, and what that means row by row.  A row is lost when the value of a
@@ -135,7 +141,8 @@ typedef struct StrataGroupDamage
 } StrataGroupDamage;
 
 extern void strata_group_examine(StrataStore *store, Relation storage,
-								 const StrataGroupRef *ref, StrataGroupDamage *out);
+								 const StrataGroupRef *ref, const StrataRowGroup *base,
+								 bool counts, StrataGroupDamage *out);
 
 /*
  * A sequential reader of a damaged row group, for the rows that are not lost.

@@ -31,15 +31,12 @@
  */
 #include "postgres.h"
 
-#include "base/cache.h"
 #include "base/dictionary.h"
-#include "base/footer.h"
-#include "base/rowgroup.h"
+#include "base/rowgroup_reader.h"
 #include "storage/extent.h"
 #include "storage/salvage.h"
 
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -49,7 +46,7 @@
 /* A larger buffer is not kept for the next vector. */
 #define BUFFER_KEEP		(1024 * 1024)
 
-typedef struct Slot
+struct StrataReaderSlot
 {
 	int			att;			/* attribute number - 1 */
 	const StrataFooterColumn *column;	/* NULL: no such column, all null */
@@ -65,33 +62,8 @@ typedef struct Slot
 	char	   *buffer;			/* if sequential */
 	Size		buffer_size;
 	uint32		next;			/* sequential: vector to try first */
-} Slot;
-
-struct StrataGroupReader
-{
-	MemoryContext mcxt;
-	MemoryContextCallback callback;
-	StrataStore *store;
-	Relation	storage;
-	StrataGroupRef ref;
-	bool		sequential;
-	bool		salvage;		/* pages may be damaged */
-	BufferAccessStrategy strategy;
-	StrataCacheEntry *footer_entry;
-	const StrataFooter *footer;
-	StrataCacheEntry **dictionaries;	/* pinned, by column of the footer; NULL:
-										 * none was needed yet */
-	int			nneeded;		/* slots of needed columns come first */
-	int			nslots;
-	Slot	   *slots;
-	bool		fill_missing;
-	bool		key_ready;
-	int			key_slots[INDEX_MAX_KEYS];
-	uint32	   *hashes;
-	uint64		bytes_read;
-	uint64		bytes_decoded;
-	char		object[48];		/* for messages */
 };
+typedef StrataReaderSlot Slot;
 
 static void corrupt(StrataGroupReader *reader, AttrNumber attnum, uint32 vector,
 					const char *what) pg_attribute_noreturn();
@@ -108,8 +80,8 @@ corrupt(StrataGroupReader *reader, AttrNumber attnum, uint32 vector, const char 
 }
 
 /* False, in a salvage reader alone, when they cannot be read. */
-static bool
-read_bytes(StrataGroupReader *reader, uint64 offset, Size len, void *dst)
+bool
+strata_reader_bytes(StrataGroupReader *reader, uint64 offset, Size len, void *dst)
 {
 	if (reader->salvage)
 		return strata_extent_salvage(reader->storage, &reader->ref.extent, offset, len, dst);
@@ -157,8 +129,8 @@ cache_key(StrataGroupReader *reader, AttrNumber attnum, uint32 vector)
  * Read, check and decode the footer into a new cache entry.  Returns NULL, or
  * what is wrong.
  */
-static const char *
-read_footer(StrataGroupReader *reader)
+const char *
+strata_reader_footer(StrataGroupReader *reader)
 {
 	uint64		length = reader->ref.length;
 	Size		guess = Min(length, FOOTER_GUESS);
@@ -174,7 +146,7 @@ read_footer(StrataGroupReader *reader)
 		return "a length that does not fit its extent";
 
 	buffer = MemoryContextAlloc(reader->mcxt, guess);
-	if (!read_bytes(reader, length - guess, guess, buffer))
+	if (!strata_reader_bytes(reader, length - guess, guess, buffer))
 		return "a footer that cannot be read";
 	what = strata_trailer_check(buffer + guess - sizeof(StrataGroupTrailer), length,
 								&footer_length);
@@ -186,7 +158,7 @@ read_footer(StrataGroupReader *reader)
 	else
 	{
 		bytes = MemoryContextAlloc(reader->mcxt, size);
-		if (!read_bytes(reader, length - size, size - guess, bytes))
+		if (!strata_reader_bytes(reader, length - size, size - guess, bytes))
 			return "a footer that cannot be read";
 		memcpy(bytes + size - guess, buffer, guess);
 	}
@@ -242,8 +214,8 @@ init_slot(StrataGroupReader *reader, Slot *slot, int att)
 }
 
 /* A reader that knows where its row group is and nothing else. */
-static StrataGroupReader *
-begin_reader(StrataStore *store, Relation storage, const StrataGroupRef *ref, bool sequential)
+StrataGroupReader *
+strata_reader_begin(StrataStore *store, Relation storage, const StrataGroupRef *ref, bool sequential)
 {
 	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata row group reader",
 											   ALLOCSET_SMALL_SIZES);
@@ -283,7 +255,7 @@ open_reader(StrataGroupReader *reader, const Bitmapset *needed)
 		reader->footer = (StrataFooter *) STRATA_CACHE_PAYLOAD(reader->footer_entry);
 	else
 	{
-		const char *what = read_footer(reader);
+		const char *what = strata_reader_footer(reader);
 
 		if (what != NULL)
 			corrupt(reader, 0, 0, what);
@@ -311,14 +283,14 @@ StrataGroupReader *
 strata_group_open(StrataStore *store, Relation storage, const StrataGroupRef *ref,
 				  const Bitmapset *needed, bool sequential)
 {
-	return open_reader(begin_reader(store, storage, ref, sequential), needed);
+	return open_reader(strata_reader_begin(store, storage, ref, sequential), needed);
 }
 
 StrataGroupReader *
 strata_group_open_damaged(StrataStore *store, Relation storage, const StrataGroupRef *ref,
 						  const Bitmapset *needed)
 {
-	StrataGroupReader *reader = begin_reader(store, storage, ref, true);
+	StrataGroupReader *reader = strata_reader_begin(store, storage, ref, true);
 
 	reader->salvage = true;
 	return open_reader(reader, needed);
@@ -358,8 +330,8 @@ find_vector(const StrataFooter *footer, const StrataFooterColumn *column, uint32
 }
 
 /* The zstd dictionary of a column, pinned for as long as the reader lives. */
-static const struct ZSTD_DDict_s *
-column_dictionary(StrataGroupReader *reader, const StrataFooterColumn *column)
+const struct ZSTD_DDict_s *
+strata_reader_dictionary(StrataGroupReader *reader, const StrataFooterColumn *column)
 {
 	int			i = column - reader->footer->columns;
 
@@ -376,8 +348,8 @@ column_dictionary(StrataGroupReader *reader, const StrataFooterColumn *column)
  * Read and decode a vector into memory of strata_vector_size bytes.  Returns
  * NULL, or what is wrong.
  */
-static const char *
-decode_vector(StrataGroupReader *reader, const StrataFooterColumn *column, uint32 vector,
+const char *
+strata_reader_decode(StrataGroupReader *reader, const StrataFooterColumn *column, uint32 vector,
 			  StrataVector *out, char *memory)
 {
 	const StrataVectorEntry *entry =
@@ -388,12 +360,12 @@ decode_vector(StrataGroupReader *reader, const StrataFooterColumn *column, uint3
 
 	/* before the scratch buffers are ours */
 	if ((entry->flags & STRATA_VECTOR_SHARED) != 0)
-		dictionary = column_dictionary(reader, column);
+		dictionary = strata_reader_dictionary(reader, column);
 
 	strata_vector_layout(out, memory, &column->type, entry);
 	target = strata_vector_target(out, &column->type, entry);
 	if (entry->length > 0 &&
-		!read_bytes(reader, reader->footer->offsets[column->first_vector + vector],
+		!strata_reader_bytes(reader, reader->footer->offsets[column->first_vector + vector],
 					entry->length, target))
 		return "bytes that cannot be read";
 	what = strata_vector_decode(out, &column->type, entry, dictionary, target);
@@ -436,7 +408,7 @@ load_cached(StrataGroupReader *reader, Slot *slot, uint32 vector, Size size)
 	{
 		slot->entry = strata_cache_alloc(header + size);
 		decoded = (StrataVector *) STRATA_CACHE_PAYLOAD(slot->entry);
-		what = decode_vector(reader, slot->column, vector, decoded, (char *) decoded + header);
+		what = strata_reader_decode(reader, slot->column, vector, decoded, (char *) decoded + header);
 		if (what != NULL)
 			corrupt(reader, slot->column->attnum, vector, what);
 		strata_cache_insert(slot->entry, &key);
@@ -462,7 +434,7 @@ load_sequential(StrataGroupReader *reader, Slot *slot, uint32 vector, Size size)
 		slot->buffer = MemoryContextAllocHuge(reader->mcxt, size);
 		slot->buffer_size = size;
 	}
-	what = decode_vector(reader, slot->column, vector, &decoded, slot->buffer);
+	what = strata_reader_decode(reader, slot->column, vector, &decoded, slot->buffer);
 	if (what != NULL)
 		corrupt(reader, slot->column->attnum, vector, what);
 	show_vector(slot, reader->footer->first_rows[slot->column->first_vector + vector],
@@ -608,7 +580,7 @@ strata_group_hashes(StrataGroupReader *reader)
 
 		if (footer->hash_length > 0)
 		{
-			if (!read_bytes(reader, footer->hash_offset, footer->hash_length, hashes))
+			if (!strata_reader_bytes(reader, footer->hash_offset, footer->hash_length, hashes))
 				corrupt(reader, 0, 0, "key hashes that cannot be read");
 			if (strata_crc(hashes, footer->hash_length) != footer->hash_crc)
 				corrupt(reader, 0, 0, "key hashes with the wrong checksum");
@@ -641,149 +613,4 @@ strata_group_zones(StrataGroupReader *reader)
 	SET_VARSIZE(zones, VARHDRSZ + footer->zones_length);
 	memcpy(VARDATA(zones), footer->zones, footer->zones_length);
 	return zones;
-}
-
-/* A vector to be checked, for strata_attempt. */
-typedef struct CheckVector
-{
-	StrataGroupReader *reader;
-	const StrataFooterColumn *column;
-	uint32		vector;
-	char	   *memory;
-	const char *what;			/* what is wrong with it, or NULL */
-} CheckVector;
-
-/* StrataAction: what it raises is about the dictionary, or the pages */
-static void
-check_vector(void *arg)
-{
-	CheckVector *check = arg;
-	StrataVector decoded;
-
-	check->what = decode_vector(check->reader, check->column, check->vector, &decoded,
-								check->memory);
-}
-
-/* Is it a column of the table now, of its key? */
-static bool
-column_needed(StrataGroupReader *reader, AttrNumber attnum, bool *of_key)
-{
-	const StrataStore *store = reader->store;
-
-	*of_key = false;
-	for (int i = 0; i < store->key.natts; i++)
-		*of_key = *of_key || store->key.attnum[i] == attnum;
-	return attnum <= store->desc->natts && !TupleDescAttr(store->desc, attnum - 1)->attisdropped;
-}
-
-/* Look at all vectors of a column. */
-static void
-examine_column(StrataGroupReader *reader, const StrataFooterColumn *column,
-			   StrataGroupDamage *out, MemoryContext result_mcxt)
-{
-	const StrataFooter *footer = reader->footer;
-
-	for (uint32 i = 0; i < column->nvectors; i++)
-	{
-		const StrataVectorEntry *entry = &footer->entries[column->first_vector + i];
-		uint32		first = footer->first_rows[column->first_vector + i];
-		CheckVector check = {.reader = reader, .column = column, .vector = i};
-		char	   *error = NULL;
-		bool		of_key;
-
-		check.memory = MemoryContextAllocHuge(reader->mcxt,
-											  strata_vector_size(&column->type, entry));
-		/* Pages are known to be readable, or read around. */
-		if ((entry->flags & STRATA_VECTOR_SHARED) != 0)
-			error = strata_attempt(check_vector, &check);
-		else
-			check_vector(&check);
-		pfree(check.memory);
-		CHECK_FOR_INTERRUPTS();
-		if (error == NULL && check.what == NULL)
-			continue;
-
-		if (out->problem == NULL)
-		{
-			MemoryContext old = MemoryContextSwitchTo(result_mcxt);
-
-			out->problem = error != NULL ? pstrdup(error) :
-				psprintf("%s: %s in vector %u of column %d", reader->object, check.what,
-						 i, column->attnum);
-			MemoryContextSwitchTo(old);
-		}
-		if (!column_needed(reader, column->attnum, &of_key))
-			continue;
-		for (int k = 0; k < (of_key ? 2 : 1); k++)
-		{
-			uint8	  **bitmap = k == 0 ? &out->lost : &out->key_lost;
-
-			if (*bitmap == NULL)
-				*bitmap = MemoryContextAllocZero(result_mcxt, (footer->rows + 7) / 8);
-			for (uint32 row = first; row < first + entry->rows; row++)
-				(*bitmap)[row >> 3] |= (uint8) (1 << (row & 7));
-		}
-	}
-}
-
-void
-strata_group_examine(StrataStore *store, Relation storage, const StrataGroupRef *ref,
-					 StrataGroupDamage *out)
-{
-	MemoryContext mcxt = CurrentMemoryContext;
-	StrataGroupReader *reader = begin_reader(store, storage, ref, true);
-	uint32		nblocks = strata_extent_blocks_for(ref->length);
-	const char *what = NULL;
-
-	memset(out, 0, sizeof(*out));
-
-	/* Pages first: where all are sound, bytes are read the usual way. */
-	if (nblocks > ref->extent.nblocks)
-	{
-		what = "a length that does not fit its extent";
-		nblocks = 0;
-	}
-	for (uint32 i = 0; i < nblocks; i++)
-	{
-		StrataPageState state = strata_extent_page_state(storage, &ref->extent,
-														 ref->length, i,
-														 reader->strategy);
-
-		if (state == STRATA_PAGE_SOUND)
-			continue;
-		reader->salvage = true;
-		if (out->problem == NULL)
-			out->problem = psprintf(state == STRATA_PAGE_REFUSED ?
-										"%s: block %u is not a valid page" :
-										"%s: block %u is not its own",
-									reader->object, ref->extent.block + i);
-	}
-
-	if (what == NULL)
-		what = read_footer(reader);
-	out->unreadable = what != NULL;
-	if (what == NULL && reader->footer->hash_length > 0)
-	{
-		uint32	   *hashes = MemoryContextAlloc(reader->mcxt, reader->footer->hash_length);
-
-		if (!read_bytes(reader, reader->footer->hash_offset, reader->footer->hash_length, hashes))
-			what = "key hashes that cannot be read";
-		else if (strata_crc(hashes, reader->footer->hash_length) != reader->footer->hash_crc)
-			what = "key hashes with the wrong checksum";
-	}
-	if (what != NULL && out->problem == NULL)
-		out->problem = psprintf("%s: %s", reader->object, what);
-
-	for (uint32 i = 0; !out->unreadable && i < reader->footer->ncolumns; i++)
-		examine_column(reader, &reader->footer->columns[i], out, mcxt);
-	strata_group_close(reader);
-}
-
-char *
-strata_group_check(StrataStore *store, Relation storage, const StrataGroupRef *ref)
-{
-	StrataGroupDamage damage;
-
-	strata_group_examine(store, storage, ref, &damage);
-	return damage.problem;
 }

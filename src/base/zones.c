@@ -108,6 +108,10 @@ compare(const StrataZoneBuilder *zone, Datum a, Datum b)
 {
 	switch (zone->order)
 	{
+		case STRATA_ZONE_SIGNED:
+			return ((int64) a > (int64) b) - ((int64) a < (int64) b);
+		case STRATA_ZONE_UNSIGNED:
+			return ((uint64) a > (uint64) b) - ((uint64) a < (uint64) b);
 		case STRATA_ZONE_FLOAT4:
 			return float4_gt(DatumGetFloat4(a), DatumGetFloat4(b)) -
 				float4_lt(DatumGetFloat4(a), DatumGetFloat4(b));
@@ -117,6 +121,12 @@ compare(const StrataZoneBuilder *zone, Datum a, Datum b)
 		default:
 			return DatumGetInt32(FunctionCall2Coll(zone->cmp, zone->collation, a, b));
 	}
+}
+
+int
+strata_zone_compare(const StrataZoneBuilder *zone, Datum a, Datum b)
+{
+	return compare(zone, a, b);
 }
 
 void

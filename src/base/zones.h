@@ -86,6 +86,9 @@ extern void strata_zone_begin(StrataZoneBuilder *zone, Form_pg_attribute att);
 extern void strata_zone_add_integers(StrataZoneBuilder *zone, const int64 *values, uint32 n);
 extern void strata_zone_add_image(StrataZoneBuilder *zone, const char *image);
 
+/* Which of two values is first?  Not for a zone of order NONE. */
+extern int	strata_zone_compare(const StrataZoneBuilder *zone, Datum a, Datum b);
+
 /* Append the zone maps of n columns to buf; false when there is nothing to say. */
 extern bool strata_zones_serialize(const StrataZoneBuilder *const *zones, int n,
 								   StringInfo buf);

@@ -416,6 +416,7 @@ strata_log_repair(const StrataLogRepair *request, int shard, const StrataShardSt
 	old_mcxt = MemoryContextSwitchTo(mcxt);
 	if (!strata_repair_start(&repair, state))
 	{
+		strata_repair_totals(&repair, state);
 		MemoryContextSwitchTo(old_mcxt);
 		MemoryContextDelete(mcxt);
 		return false;
@@ -455,6 +456,7 @@ strata_log_repair(const StrataLogRepair *request, int shard, const StrataShardSt
 	}
 
 	strata_repair_finish(&repair, state);
+	strata_repair_totals(&repair, state);
 
 	*start = repair.start;
 	MemoryContextSwitchTo(old_mcxt);

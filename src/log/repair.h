@@ -85,6 +85,14 @@ extern const char *strata_log_check_shard(Relation storage, int shard,
 										  const StrataShardState *state);
 
 /*
+ * What is wrong with the totals of a shard page, by what is merged and what is
+ * pending; NULL: nothing, or not to be told for what else is wrong.  Raises an
+ * error when the log cannot be read.  Callers as above.
+ */
+extern const char *strata_log_check_totals(Relation storage, int shard,
+										   const StrataShardState *state);
+
+/*
  * Have a ROW_GROUP entry name another row group of fewer rows (ref->lost says
  * how many fewer), or, without ref, make it a LOST entry.  Locks and rollback
  * as above.

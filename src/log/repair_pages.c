@@ -58,6 +58,7 @@ strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind, uint32 ge
 		.bytes = bytes,
 		.problem = problem};
 
+	repair->nlosses++;
 	repair->request->loss(&loss, repair->request->arg);
 }
 
@@ -507,6 +508,31 @@ strata_repair_finish(StrataRepairWalk *repair, const StrataShardState *state)
 	write_shard(repair);
 }
 
+void
+strata_repair_totals(StrataRepairWalk *repair, const StrataShardState *state)
+{
+	uint64		rows = state->rows + repair->sealed_rows + repair->rows_before;
+	uint64		bytes = state->bytes + repair->sealed_bytes + repair->bytes_before;
+	StrataShardData data;
+
+	/* In a dry run writers may have gone on. */
+	if (!get_shard(repair, &data) ||
+		(repair->generation == 0 ? data.tail.owner != 0 :
+								   (data.active_generation != repair->generation ||
+									!same_page(&data.tail, &repair->last))) ||
+		(data.rows == rows && data.bytes == bytes))
+		return;
+	if (repair->nlosses == 0)
+		strata_repair_report(repair, STRATA_LOSS_SHARD, 0, 0, STRATA_SHARD_BLOCK(repair->shard), 0,
+							 0, 0, "its totals are not those of its log");
+	if (repair->request->dry_run)
+		return;
+	data.rows = rows;
+	data.bytes = bytes;
+	repair->shard_data = data;
+	write_shard(repair);
+}
+
 /* ---- from page to page ---- */
 
 /*
@@ -645,6 +671,8 @@ finish_generation(StrataRepairWalk *repair, const StrataPageRef *ref, bool fille
 	StrataLogPage *header;
 	bool		in_window = memcmp(&page->ref, &repair->generation_first, sizeof(StrataPageRef)) == 0;
 
+	repair->sealed_rows += repair->rows;
+	repair->sealed_bytes += repair->bytes;
 	if (!in_window)
 		page = &copy;
 	if (!repair->whole ||
@@ -692,6 +720,8 @@ strata_repair_note(StrataRepairWalk *repair, StrataRepairPage *page, bool filled
 	}
 	repair->filled = repair->filled || filled;
 	repair->last = page->ref;
+	repair->rows_before = header->rows_before;
+	repair->bytes_before = header->bytes_before;
 	repair->rows = header->rows_before + header->rows;
 	repair->bytes = header->bytes_before + header->bytes;
 }

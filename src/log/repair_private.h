@@ -81,7 +81,14 @@ typedef struct StrataRepairWalk
 	StrataPageRef last;
 	uint64		rows;
 	uint64		bytes;
+	uint64		rows_before;	/* likewise, without the last page */
+	uint64		bytes_before;
 
+	/* what was walked before it */
+	uint64		sealed_rows;
+	uint64		sealed_bytes;
+
+	uint64		nlosses;		/* told */
 	MemoryContext entry_mcxt;
 } StrataRepairWalk;
 
@@ -115,6 +122,12 @@ extern bool strata_repair_start(StrataRepairWalk *repair, const StrataShardState
  * names its pages.
  */
 extern void strata_repair_finish(StrataRepairWalk *repair, const StrataShardState *state);
+
+/*
+ * After all of that: are the shard page's totals right?  Where something was
+ * lost they follow from that, and nothing more is told.
+ */
+extern void strata_repair_totals(StrataRepairWalk *repair, const StrataShardState *state);
 
 /* Tell the caller of a loss. */
 extern void strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind,

@@ -6,8 +6,9 @@
  * A shard page names pages of its log: the first one, the first one of the
  * active generation, the tail.  Each of these must be the page it is named
  * for, which its own header says.  What of it lies where (the extents) is
- * checked with everything else that refers to blocks; its totals are not
- * needed by anything that has to be right.
+ * checked with everything else that refers to blocks.  Its totals are those of
+ * what is merged and of all pages before the tail; they are needed by nothing
+ * that has to be right, but by the planner and by the triggers.
  *
  * Locks: one page lock at a time.  Writers may go on: the generation may be
  * sealed and the tail be left behind between our looks, which the shard page
@@ -22,6 +23,7 @@
 
 #include "log/repair.h"
 #include "log/tail.h"
+#include "log/walk.h"
 
 #include "miscadmin.h"
 #include "utils/rel.h"
@@ -94,4 +96,37 @@ strata_log_check_shard(Relation storage, int shard, const StrataShardState *stat
 			memcmp(&again.tail, &data.tail, sizeof(StrataPageRef)) == 0)
 			return psprintf("block %u is not the end of its log", data.tail.block);
 	}
+}
+
+const char *
+strata_log_check_totals(Relation storage, int shard, const StrataShardState *state)
+{
+	StrataShardData data;
+	StrataLogPage tail = {0};
+	uint64		rows = state->rows;
+	uint64		bytes = state->bytes;
+	ListCell   *lc;
+
+	if (!strata_shard_read(storage, shard, &data))
+		return NULL;
+	if (data.tail.owner != 0)
+	{
+		/* What is before this tail does not change any more. */
+		foreach (lc, strata_log_generations(storage, shard, state, 0))
+		{
+			StrataGeneration *generation = (StrataGeneration *) lfirst(lc);
+
+			if (generation->number >= data.active_generation)
+				break;
+			rows += generation->rows;
+			bytes += generation->bytes;
+		}
+		if (!read_header(storage, shard, &data.tail, &tail) ||
+			tail.generation != data.active_generation)
+			return NULL;		/* what else is wrong is told */
+	}
+	if (data.rows == rows + tail.rows_before && data.bytes == bytes + tail.bytes_before)
+		return NULL;
+	return psprintf("its totals are " UINT64_FORMAT " rows and " UINT64_FORMAT " bytes, those of its log " UINT64_FORMAT " and " UINT64_FORMAT, data.rows, data.bytes,
+					rows + tail.rows_before, bytes + tail.bytes_before);
 }

@@ -188,7 +188,8 @@ strata_table_corrupted(StrataTable table, const char *what)
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("table %s.%s holds an invalid row: %s",
-					STRATA_SCHEMA, table_defs[table].name, what)));
+					STRATA_SCHEMA, table_defs[table].name, what),
+			 errhint("The manifest cannot be made anew: restore the table from a backup.")));
 }
 
 /* A relation of ours, by name. */

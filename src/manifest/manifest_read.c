@@ -345,7 +345,8 @@ strata_manifest_read(StrataStore *store, Relation storage, const StrataMetaData 
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("storage \"%s\" has %u shards, its store %d",
-						RelationGetRelationName(storage), meta->nshards, store->nshards)));
+						RelationGetRelationName(storage), meta->nshards, store->nshards),
+				 errhint("Restore the table from a backup.")));
 
 	snapshot = RegisterSnapshot(snapshot);
 	manifest->incarnation = meta->incarnation;

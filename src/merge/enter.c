@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * enter.c
- *	  What every pass, merge or compaction, begins and ends with.
+ *	  What every pass, merge or compaction, begins and ends with, and on whose
+ *	  behalf type code runs.
  *
  * Locks, in this order: the store's pass lock, ShareUpdateExclusiveLock on the
  * storage relation, and only then a latest snapshot: whatever an earlier pass
@@ -10,7 +11,7 @@
  *
  * Type code (zone maps compare values, the index compares keys) runs as the
  * table's owner, in a security-restricted operation with a fixed search_path,
- * whoever merges.  An error restores all of that with the transaction.
+ * whoever merges or verifies.  An error restores all of that with the transaction.
  *
  * IDENTIFICATION
  *	  src/merge/enter.c
@@ -86,6 +87,25 @@ strata_pass_lock(Oid ftrelid, bool nowait)
 	}
 }
 
+void
+strata_become_owner(StrataCaller *caller, Oid ftrelid)
+{
+	GetUserIdAndSecContext(&caller->userid, &caller->sec_context);
+	SetUserIdAndSecContext(table_owner(ftrelid),
+						   caller->sec_context | SECURITY_RESTRICTED_OPERATION);
+	caller->guc_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+}
+
+void
+strata_become_caller(const StrataCaller *caller)
+{
+	AtEOXact_GUC(false, caller->guc_level);
+	SetUserIdAndSecContext(caller->userid, caller->sec_context);
+}
+
 bool
 strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command, bool nowait)
 {
@@ -108,14 +128,7 @@ strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command, bool now
 	strata_progress_start(STRATA_PHASE_CHOOSE, 0, 0);
 	PushActiveSnapshot(GetLatestSnapshot());
 
-	GetUserIdAndSecContext(&env->userid, &env->sec_context);
-	SetUserIdAndSecContext(table_owner(ftrelid),
-						   env->sec_context | SECURITY_RESTRICTED_OPERATION);
-	env->guc_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
-
+	strata_become_owner(&env->caller, ftrelid);
 	env->mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata merge pass",
 									  ALLOCSET_DEFAULT_SIZES);
 	env->old_mcxt = MemoryContextSwitchTo(env->mcxt);
@@ -134,8 +147,7 @@ strata_pass_leave(StrataPassEnv *env)
 	MemoryContextSwitchTo(env->old_mcxt);
 	MemoryContextDelete(env->mcxt);
 
-	AtEOXact_GUC(false, env->guc_level);
-	SetUserIdAndSecContext(env->userid, env->sec_context);
+	strata_become_caller(&env->caller);
 	PopActiveSnapshot();
 	strata_progress_phase(STRATA_PHASE_NONE);
 }

@@ -60,6 +60,21 @@ extern void strata_generation_point(const StrataGeneration *generation, StrataLo
 
 /* ---- what every pass begins and ends with (enter.c) ---- */
 
+/* Whoever called, while type code runs as the table's owner. */
+typedef struct StrataCaller
+{
+	Oid			userid;
+	int			sec_context;
+	int			guc_level;
+} StrataCaller;
+
+/*
+ * Become the owner of a table, in a security-restricted operation with a fixed
+ * search_path, and the caller again; an error does that, too.
+ */
+extern void strata_become_owner(StrataCaller *caller, Oid ftrelid);
+extern void strata_become_caller(const StrataCaller *caller);
+
 typedef struct StrataPassEnv
 {
 	StrataStore *store;
@@ -69,9 +84,7 @@ typedef struct StrataPassEnv
 
 	/* private to enter.c */
 	MemoryContext old_mcxt;
-	Oid			userid;
-	int			sec_context;
-	int			guc_level;
+	StrataCaller caller;
 } StrataPassEnv;
 
 /*

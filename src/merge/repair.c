@@ -9,7 +9,8 @@
  *	pending row group	of the log: its entry names a new row group that holds
  *				the rows which can be read
  *	row group		of the base: rows that can be read go into new row groups,
- *				as in a compaction, and the old one out of the manifest
+ *				as in a compaction, and the old one out of the manifest; so does
+ *				one of which only a zone map is wrong
  *	dictionary		goes out of the manifest; rows compressed with it are lost
  *				with their row groups
  *	spare page, shard page	made anew, when they cannot be read or do not agree
@@ -426,10 +427,12 @@ repair_store(StrataRepair *repair)
 	STRATA_PAUSE("repair-before-commit");
 }
 
-/* A look at the store, with the locks of verify. */
+/* A look at the store, with the locks of verify, as the owner like that. */
 static void
 repair_look(StrataRepair *repair, Oid relid)
 {
+	StrataCaller caller;
+
 	strata_check_table_argument(relid, true, AccessShareLock);
 	repair->store = strata_store_open(relid);
 	(void) strata_lock(repair->store->storage, STRATA_LOCK_PASS, 0, ExclusiveLock, false);
@@ -437,7 +440,9 @@ repair_look(StrataRepair *repair, Oid relid)
 															 AccessShareLock :
 															 ShareUpdateExclusiveLock);
 	PushActiveSnapshot(GetLatestSnapshot());
+	strata_become_owner(&caller, relid);
 	repair_store(repair);
+	strata_become_caller(&caller);
 	PopActiveSnapshot();
 	table_close(repair->storage, NoLock);
 	strata_store_close(repair->store);

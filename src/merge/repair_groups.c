@@ -35,6 +35,8 @@ typedef struct Examine
 {
 	StrataRepair	   *repair;
 	const StrataGroupRef *ref;
+	const StrataRowGroup *base;
+	bool		counts;
 	StrataGroupDamage damage;
 } Examine;
 
@@ -45,7 +47,7 @@ examine(void *arg)
 	Examine    *examine = (Examine *) arg;
 
 	strata_group_examine(examine->repair->store, examine->repair->storage, examine->ref,
-						 &examine->damage);
+						 examine->base, examine->counts, &examine->damage);
 }
 
 static uint64
@@ -138,7 +140,7 @@ bool
 strata_repair_examine(StrataRepair *repair, const StrataGroupRef *ref, const StrataRowGroup *base,
 					  bool counts, StrataGroupDamage *damage, StrataRepairLoss *loss)
 {
-	Examine		state = {.repair = repair, .ref = ref};
+	Examine		state = {.repair = repair, .ref = ref, .base = base, .counts = counts};
 	char	   *error = strata_attempt(examine, &state);
 
 	CHECK_FOR_INTERRUPTS();

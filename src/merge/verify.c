@@ -7,11 +7,13 @@
  * frame and reference was looked at and agrees with the others:
  *
  *	fixed pages		metapage, spare page and shard pages: counters and runs
- *					within bounds, agreeing with the manifest
+ *					within bounds, agreeing with the manifest; totals of a shard
+ *					page are those of its log
  *	log				every pending entry: chain, CRC, every row decoded, key
  *					hashes and shards right, generation summaries right
  *	row groups		every frame of every row group, pending or base, and the
- *					extents they lie in; deletes within bounds
+ *					extents they lie in; zone maps say of each column what its
+ *					values are; deletes within bounds
  *	dictionaries	their extents, headers and checksums, whether used or not
  *	keys			verify_keys.c: no key twice in the base, key hashes right,
  *					key index and base agree both ways
@@ -26,6 +28,8 @@
  * AccessShareLock), so that base and deletes hold still; writers go on.  What
  * they change between the looks at size, spare page and log can make a block
  * seem to be referred to twice: such a fault is believed when it shows again.
+ *
+ * Type code runs as the table's owner (enter.c), whoever verifies.
  *
  * Each check runs in a subtransaction, so that the error raised at a damaged
  * page is reported and the next object is looked at.
@@ -65,6 +69,7 @@ typedef struct VerifyGroup
 	StrataGroupRef ref;
 	uint32		generation;
 	int			shard;
+	bool		counts;			/* its transaction was not rolled back */
 } VerifyGroup;
 
 typedef struct VerifyShard
@@ -217,6 +222,19 @@ verify_spare_page(StrataVerify *verify, void *arg)
 }
 
 static void
+verify_shard_totals(StrataVerify *verify, void *arg)
+{
+	VerifyShard *state = (VerifyShard *) arg;
+	StrataShardState *shard = &verify->manifest->shards[state->shard];
+	const char *problem = strata_log_check_totals(verify->storage, state->shard, shard);
+	char		object[32];
+
+	snprintf(object, sizeof(object), "shard %d", state->shard);
+	if (problem != NULL)
+		strata_verify_fault(verify, object, "%s", problem);
+}
+
+static void
 verify_shard_page(StrataVerify *verify, void *arg)
 {
 	VerifyShard *state = (VerifyShard *) arg;
@@ -274,15 +292,17 @@ verify_log(StrataVerify *verify, void *arg)
 									 generation->number);
 		while (strata_log_walk_next(walk, &entry))
 		{
+			bool		counts;
+
 			CHECK_FOR_INTERRUPTS();
 			rows += (uint64) entry.header->rows + entry.header->tombstones;
 			if (entry.header->type == STRATA_ENTRY_ROW_GROUP)
 				rows += strata_entry_group(entry.header)->lost;
 
 			/* An ALTER TABLE rolled back with it may have shaped its rows. */
-			if (strata_xid_outcome(entry.header->fxid,
-								   entry.header->flags) == STRATA_XID_ABORTED &&
-				entry.header->type == STRATA_ENTRY_ROWS)
+			counts = strata_xid_outcome(entry.header->fxid,
+										entry.header->flags) != STRATA_XID_ABORTED;
+			if (!counts && entry.header->type == STRATA_ENTRY_ROWS)
 				continue;
 			if (entry.header->natts > verify->store->desc->natts)
 				strata_verify_fault(verify, object,
@@ -307,6 +327,7 @@ verify_log(StrataVerify *verify, void *arg)
 						group->ref = *strata_entry_group(entry.header);
 						group->generation = generation->number;
 						group->shard = shard;
+						group->counts = counts;
 						state->groups = lappend(state->groups, group);
 						MemoryContextSwitchTo(old_mcxt);
 					}
@@ -330,7 +351,8 @@ static void
 verify_pending_group(StrataVerify *verify, void *arg)
 {
 	VerifyGroup *group = (VerifyGroup *) arg;
-	char	   *problem = strata_group_check(verify->store, verify->storage, &group->ref);
+	char	   *problem = strata_group_check(verify->store, verify->storage, &group->ref, NULL,
+										 group->counts);
 	char		object[96];
 
 	if (problem == NULL)
@@ -358,7 +380,7 @@ verify_base_group(StrataVerify *verify, void *arg)
 								"%u rows are deleted, its bitmap says " UINT64_FORMAT " of %u",
 								group->ndeleted, ndeleted, group->ref.rows);
 	}
-	problem = strata_group_check(verify->store, verify->storage, &group->ref);
+	problem = strata_group_check(verify->store, verify->storage, &group->ref, group, true);
 	if (problem != NULL)
 		strata_verify_fault(verify, object, "%s", problem);
 }
@@ -513,11 +535,18 @@ verify_store(StrataVerify *verify)
 	{
 		VerifyShard state = {.shard = shard, .mcxt = CurrentMemoryContext};
 		char		object[32];
+		uint64		nfaults;
 
 		snprintf(object, sizeof(object), "shard %d", shard);
+		nfaults = verify->nfaults;
 		strata_verify_guard(verify, object, verify_shard_page, &state);
 		snprintf(object, sizeof(object), "log of shard %d", shard);
 		strata_verify_guard(verify, object, verify_log, &state);
+
+		/* They are sums over the log: only where that is sound do they tell more. */
+		snprintf(object, sizeof(object), "shard %d", shard);
+		if (verify->nfaults == nfaults)
+			strata_verify_guard(verify, object, verify_shard_totals, &state);
 		groups = list_concat(groups, state.groups);
 	}
 
@@ -548,6 +577,16 @@ verify_store(StrataVerify *verify)
 	verify_blocks(verify);
 }
 
+/* StrataAction */
+static void
+verify_read_manifest(void *arg)
+{
+	StrataVerify *verify = (StrataVerify *) arg;
+
+	verify->manifest = strata_manifest_get_uncached(verify->store, verify->storage,
+													GetActiveSnapshot());
+}
+
 /*
  * strata.verify(regclass, swept boolean): (object, problem) per fault.
  */
@@ -557,6 +596,8 @@ strata_verify(PG_FUNCTION_ARGS)
 	Oid			relid = strata_table_argument(fcinfo);
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	StrataVerify verify = {0};
+	StrataCaller caller;
+	char	   *problem;
 	MemoryContext mcxt;
 	MemoryContext old_mcxt;
 
@@ -576,12 +617,18 @@ strata_verify(PG_FUNCTION_ARGS)
 														   AccessShareLock :
 														   ShareUpdateExclusiveLock);
 	PushActiveSnapshot(GetLatestSnapshot());
-	verify.manifest = strata_manifest_get_uncached(verify.store, verify.storage,
-												   GetActiveSnapshot());
 
-	verify_store(&verify);
-
-	strata_manifest_release(verify.manifest);
+	/* Everything else is looked for by metapage and manifest. */
+	problem = strata_attempt(verify_read_manifest, &verify);
+	if (problem != NULL)
+		strata_verify_fault(&verify, "store", "%s", problem);
+	else
+	{
+		strata_become_owner(&caller, relid);
+		verify_store(&verify);
+		strata_become_caller(&caller);
+		strata_manifest_release(verify.manifest);
+	}
 	PopActiveSnapshot();
 	table_close(verify.storage, NoLock);
 	strata_store_close(verify.store);

@@ -44,8 +44,7 @@
 #include "storage/procarray.h"
 #include "utils/rel.h"
 
-#define META_OBJECT		"the metapage"
-
+static void meta_damaged(Relation rel) pg_attribute_noreturn();
 static void check_metapage(Relation rel, Page page);
 static Buffer meta_lock(Relation rel);
 static void make_store(Relation rel, int nshards, const StrataMetaData *meta,
@@ -56,6 +55,21 @@ static void log_last_page(Relation rel, BlockNumber block);
 static bool pass_committed(FullTransactionId pass);
 static bool replace_passes(Relation rel, const StrataMetaData *old, FullTransactionId newest,
 						   FullTransactionId committed);
+
+/*
+ * What the metapage says is nowhere else.  Nobody is ever given its place, so
+ * there is no other reason on a standby either.
+ */
+static void
+meta_damaged(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("block %u of relation \"%s\" does not hold the metapage", STRATA_META_BLOCK,
+					RelationGetRelationName(rel)),
+			 errdetail("Without it no row of the table can be read, and it cannot be made anew."),
+			 errhint("Restore the table from a backup.")));
+}
 
 /* Raise the right error unless page is a metapage that this code can read. */
 static void
@@ -69,7 +83,7 @@ check_metapage(Relation rel, Page page)
 				 errmsg("relation \"%s\" was written on a machine with another byte order",
 						RelationGetRelationName(rel))));
 	if (meta->magic != STRATA_MAGIC)
-		strata_page_mismatch(rel, STRATA_META_BLOCK, META_OBJECT);
+		meta_damaged(rel);
 	if (meta->version != STRATA_FORMAT_VERSION)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -79,7 +93,7 @@ check_metapage(Relation rel, Page page)
 						   STRATA_FORMAT_VERSION)));
 	if (!strata_page_matches(page, STRATA_PAGE_META, 0) ||
 		meta->nshards < 1 || meta->nshards > STRATA_MAX_SHARDS)
-		strata_page_mismatch(rel, STRATA_META_BLOCK, META_OBJECT);
+		meta_damaged(rel);
 }
 
 bool
@@ -331,11 +345,11 @@ meta_lock(Relation rel)
 	Buffer		buffer;
 
 	if (RelationGetNumberOfBlocks(rel) == 0)
-		strata_page_mismatch(rel, STRATA_META_BLOCK, META_OBJECT);
+		meta_damaged(rel);
 	buffer = ReadBuffer(rel, STRATA_META_BLOCK);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	if (PageIsNew(BufferGetPage(buffer)))
-		strata_page_mismatch(rel, STRATA_META_BLOCK, META_OBJECT);
+		meta_damaged(rel);
 	check_metapage(rel, BufferGetPage(buffer));
 	return buffer;
 }
@@ -386,7 +400,7 @@ strata_meta_begin_pass(Relation rel, FullTransactionId xid)
 		FullTransactionId committed;
 
 		if (!strata_meta_read(rel, &meta))
-			strata_page_mismatch(rel, STRATA_META_BLOCK, META_OBJECT);
+			meta_damaged(rel);
 		if (FullTransactionIdEquals(meta.newest_pass, xid))
 			return;
 

@@ -139,17 +139,67 @@ strata_page_salvage(Relation rel, BlockNumber block, char *copy, BufferAccessStr
 	return state;
 }
 
+/* Is this a page of an extent with what is stored of length on it? */
+static bool
+is_extent_page(Page page, const StrataExtent *extent, uint64 length, uint32 number)
+{
+	uint64		before = (uint64) number * STRATA_PAGE_CAPACITY;
+	Size		used = (Size) Min(length - before, STRATA_PAGE_CAPACITY);
+
+	return strata_page_matches(page, STRATA_PAGE_DATA, extent->owner) &&
+		((PageHeader) page)->pd_lower >= MAXALIGN(SizeOfPageHeaderData) + used;
+}
+
+/* Pages of an extent to be looked at, for strata_attempt. */
+typedef struct ExtentPages
+{
+	Relation	rel;
+	const StrataExtent *extent;
+	uint64		length;
+	BufferAccessStrategy strategy;
+	bool		sound;
+} ExtentPages;
+
+/* StrataAction */
+static void
+look_at_pages(void *arg)
+{
+	ExtentPages *pages = (ExtentPages *) arg;
+	uint32		npages = strata_extent_blocks_for(pages->length);
+
+	pages->sound = true;
+	for (uint32 i = 0; i < npages && pages->sound; i++)
+	{
+		Buffer		buffer;
+
+		CHECK_FOR_INTERRUPTS();
+		buffer = ReadBufferExtended(pages->rel, MAIN_FORKNUM, pages->extent->block + i,
+									RBM_NORMAL, pages->strategy);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		pages->sound = is_extent_page(BufferGetPage(buffer), pages->extent, pages->length, i);
+		UnlockReleaseBuffer(buffer);
+	}
+}
+
+bool
+strata_extent_pages_sound(Relation rel, const StrataExtent *extent, uint64 length,
+						  BufferAccessStrategy strategy)
+{
+	ExtentPages pages = {.rel = rel, .extent = extent, .length = length, .strategy = strategy};
+
+	if ((uint64) extent->block + extent->nblocks > RelationGetNumberOfBlocks(rel))
+		return false;
+	return strata_attempt(look_at_pages, &pages) == NULL && pages.sound;
+}
+
 StrataPageState
 strata_extent_page_state(Relation rel, const StrataExtent *extent, uint64 length, uint32 page,
 						 BufferAccessStrategy strategy)
 {
-	uint64		before = (uint64) page * STRATA_PAGE_CAPACITY;
-	Size		used = (Size) Min(length - before, STRATA_PAGE_CAPACITY);
 	PGAlignedBlock copy;
 	StrataPageState state = strata_page_salvage(rel, extent->block + page, copy.data, strategy);
 
-	if (!strata_page_matches(copy.data, STRATA_PAGE_DATA, extent->owner) ||
-		((PageHeader) copy.data)->pd_lower < MAXALIGN(SizeOfPageHeaderData) + used)
+	if (!is_extent_page(copy.data, extent, length, page))
 		return STRATA_PAGE_UNREADABLE;
 	return state;
 }

@@ -51,6 +51,13 @@ extern bool strata_extent_salvage(Relation rel, const StrataExtent *extent, uint
 								  Size len, void *dst);
 
 /*
+ * Can all pages of an extent that hold length bytes be read, and are they its
+ * own?  One subtransaction for all of them.
+ */
+extern bool strata_extent_pages_sound(Relation rel, const StrataExtent *extent, uint64 length,
+									  BufferAccessStrategy strategy);
+
+/*
  * The state of a page of an extent of which length bytes are used: UNREADABLE
  * also where it is not the extent's own, or holds too little.
  */

@@ -170,6 +170,7 @@ refresh_databases(void)
 		pg_atomic_write_u64(&place->next_visit, (uint64) first_visit);
 		pg_atomic_write_u64(&place->last_visit, 0);
 		pg_atomic_write_u32(&place->refused, 0);
+		pg_atomic_write_u32(&place->surveyed, 0);
 		pg_write_barrier();
 		pg_atomic_write_u32(&place->oid, row->oid);
 	}

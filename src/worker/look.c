@@ -168,6 +168,13 @@ strata_upkeep_sparse(const StrataManifest *manifest, const StrataCompactNeed *ne
 	return need->sparse > 0 && need->dead_bytes > manifest->stored_bytes / UPKEEP_DEAD_FRACTION;
 }
 
+bool
+strata_upkeep_compact(const StrataManifest *manifest, const StrataCompactNeed *need)
+{
+	return need->small + need->sparse >= UPKEEP_SMALL_GROUPS ||
+		   strata_upkeep_sparse(manifest, need);
+}
+
 void
 strata_take_stock(StrataStore *store, Relation storage)
 {
@@ -179,8 +186,7 @@ strata_take_stock(StrataStore *store, Relation storage)
 	shared = strata_store_lock(store->ftrelid, true);
 	if (shared != NULL)
 	{
-		shared->compact_due = need.small + need.sparse >= UPKEEP_SMALL_GROUPS ||
-			strata_upkeep_sparse(manifest, &need);
+		shared->compact_due = strata_upkeep_compact(manifest, &need);
 		strata_store_unlock();
 	}
 	strata_manifest_release(manifest);

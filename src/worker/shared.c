@@ -90,6 +90,7 @@ shared_startup(void)
 			pg_atomic_init_u64(&strata_shared->databases[i].next_visit, 0);
 			pg_atomic_init_u64(&strata_shared->databases[i].last_visit, 0);
 			pg_atomic_init_u32(&strata_shared->databases[i].refused, 0);
+			pg_atomic_init_u32(&strata_shared->databases[i].surveyed, 0);
 		}
 		for (int i = 0; i < STRATA_MAX_WORKERS; i++)
 		{

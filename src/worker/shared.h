@@ -57,6 +57,8 @@ typedef struct StrataSharedDatabase
 	pg_atomic_uint64 next_visit;	/* TimestampTz */
 	pg_atomic_uint64 last_visit;	/* TimestampTz a worker was last started at */
 	pg_atomic_uint32 refused;	/* visits in a row without extension */
+	pg_atomic_uint32 surveyed;	/* its stores were looked at for upkeep that was
+								 * due before shared memory was made */
 } StrataSharedDatabase;
 
 /* A worker; filled in by the launcher, then by the worker itself. */

@@ -17,6 +17,10 @@
  * (an old snapshot, readers that keep sweep from truncating), it is tried again
  * less and less often.
  *
+ * A restart forgets all of that.  So the first round of each database looks at
+ * the quiet stores themselves, and has those settled for which it pays; stores
+ * of which something is pending are seen after their next merge.
+ *
  * Each step is a transaction of its own (worker.c), with the locks of what it
  * calls; none waits for a lock.
  *
@@ -28,6 +32,7 @@
 #include "worker/worker.h"
 
 #include "storage/extent.h"
+#include "storage/metapage.h"
 
 #include "access/table.h"
 #include "executor/spi.h"
@@ -198,6 +203,80 @@ step_analyze(StrataDebt *debt)
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "SPI_finish failed");
 	PopActiveSnapshot();
+}
+
+static bool survey_pays;
+
+/* Blocks that nothing of a store refers to, when nothing is pending. */
+static int64
+unreferenced_blocks(StrataStore *store, Relation storage, const StrataManifest *manifest)
+{
+	int64		left = RelationGetNumberOfBlocks(storage);
+	StrataDictionaryRef *dictionaries;
+	int			n;
+
+	left -= strata_spare_bytes(storage) / BLCKSZ + STRATA_FIRST_EXTENT_BLOCK(store->nshards);
+	for (int i = 0; i < manifest->ngroups; i++)
+		left -= manifest->groups[i].ref.extent.nblocks;
+	dictionaries = strata_manifest_dictionaries(store->ftrelid, manifest->incarnation, &n);
+	for (int i = 0; i < n; i++)
+		left -= dictionaries[i].extent.nblocks;
+	for (int shard = 0; shard < store->nshards; shard++)
+	{
+		StrataShardData data;
+
+		if (strata_shard_read(storage, shard, &data))
+			left -= (int64) data.tail_extent.nblocks + data.next_extent.nblocks;
+	}
+	return left;
+}
+
+/* StrataWorkerStep: is there something to gain? */
+static void
+step_survey(StrataDebt *debt)
+{
+	StrataStore *store;
+	Relation	storage;
+
+	survey_pays = false;
+	if (!strata_worker_open_store(debt->store, AccessShareLock, &store, &storage))
+		return;
+	if (store->options->auto_merge)
+	{
+		StrataManifest *manifest;
+		StrataCompactNeed need;
+
+		PushActiveSnapshot(GetTransactionSnapshot());
+		manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
+		strata_compact_need(store, manifest, true, &need);
+		survey_pays = manifest->merged &&
+			(strata_upkeep_compact(manifest, &need) ||
+			 strata_shorten_plan(store, storage, manifest, NULL) != NULL ||
+			 unreferenced_blocks(store, storage, manifest) >= SWEEP_IDLE_BYTES / BLCKSZ);
+		strata_manifest_release(manifest);
+		PopActiveSnapshot();
+	}
+	table_close(storage, NoLock);
+	strata_store_close(store);
+}
+
+void
+strata_worker_survey(StrataDebt *debt)
+{
+	StrataSharedStore *shared;
+
+	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_survey) || !survey_pays ||
+		!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
+		return;
+	shared = strata_store_lock(debt->store, true);
+	if (shared == NULL)
+		return;
+	if (shared->last_merge == 0 && shared->settle_at == 0)
+	{
+		shared->settle_at = GetCurrentTimestamp() + store_quiet_sec * USECS_PER_SEC;
+		shared->settled_bytes = store_bytes;
+	}
+	strata_store_unlock();
 }
 
 static bool

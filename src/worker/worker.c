@@ -493,7 +493,7 @@ bound_caches(void)
 }
 
 static void
-look_at(Oid ftrelid, List **due)
+look_at(Oid ftrelid, bool survey, List **due)
 {
 	StrataSharedStore known;
 	StrataSharedStore *shared;
@@ -514,6 +514,12 @@ look_at(Oid ftrelid, List **due)
 	debt->due = STRATA_NEVER;
 	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_look))
 		return;
+
+	if (survey && debt->trigger == STRATA_TRIGGER_NONE && debt->oldest == 0)
+	{
+		strata_worker_survey(debt);
+		have = strata_store_look(ftrelid, &known);
+	}
 
 	/* Kept for the views, if the store has a state at all. */
 	(void) strata_debt_growth(debt, false, &growth);
@@ -732,6 +738,7 @@ work_round(void)
 	List	   *due = NIL;
 	ListCell   *lc;
 	bool		missing;
+	bool		survey;
 	bool		progress = false;
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz looked_at;
@@ -752,12 +759,15 @@ work_round(void)
 	if (worker.database != NULL)
 		pg_atomic_write_u32(&worker.database->refused, 0);
 
+	survey = worker.database != NULL && pg_atomic_read_u32(&worker.database->surveyed) == 0;
 	foreach (lc, stores)
 	{
 		if (must_leave())
 			return false;
-		look_at(lfirst_oid(lc), &due);
+		look_at(lfirst_oid(lc), survey, &due);
 	}
+	if (survey)
+		pg_atomic_write_u32(&worker.database->surveyed, 1);
 
 	looked_at = GetCurrentTimestamp();
 	look_again = looked_at + Max(WORKER_LOOK_SEC * USECS_PER_SEC,

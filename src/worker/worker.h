@@ -104,6 +104,9 @@ extern void strata_take_stock(StrataStore *store, Relation storage);
 /* Is enough of the base superseded rows in sparse row groups? */
 extern bool strata_upkeep_sparse(const StrataManifest *manifest, const StrataCompactNeed *need);
 
+/* The same, or are there many row groups to be compacted? */
+extern bool strata_upkeep_compact(const StrataManifest *manifest, const StrataCompactNeed *need);
+
 /* ---- worker.c, for upkeep.c ---- */
 
 /* What a step does, in a transaction of its own. */
@@ -138,6 +141,12 @@ extern const char *strata_task_name(StrataTask task);
  * at all, as far as is known.
  */
 extern TimestampTz strata_upkeep_at(const StrataSharedStore *shared);
+
+/*
+ * Have a store of which nothing is pending settled, if that pays and no merge
+ * has told so since the server started.
+ */
+extern void strata_worker_survey(StrataDebt *debt);
 
 /* After a merge: see what it left to be done.  False: failed. */
 extern bool strata_worker_take_stock(StrataDebt *debt);

@@ -58,6 +58,37 @@ sub entries
 	return @entries;
 }
 
+# The bytes of a row group of a length from its first block on; they go back, changed
+# by $do, under a checksum of the footer that is right.
+sub crc32c
+{
+	my $crc = 0xffffffff;
+	for my $byte (unpack 'C*', $_[0])
+	{
+		$crc ^= $byte;
+		$crc = $crc & 1 ? $crc >> 1 ^ 0x82f63b78 : $crc >> 1 for 1 .. 8;
+	}
+	return $crc ^ 0xffffffff;
+}
+sub change_footer
+{
+	my ($file, $first, $length, $do) = @_;
+	my ($bytes, @parts) = ('');
+	for (my $block = $first; length $bytes < $length; $block++)
+	{
+		push @parts, [ $block, lower($file, $block) - PAGE_HEADER ];
+		$bytes .= get_bytes($file, $block, PAGE_HEADER, $parts[-1][1]);
+	}
+	my ($footer_length, $crc, @trailer) = unpack 'L4', substr $bytes, -16;
+	my $footer = substr $bytes, -16 - $footer_length, $footer_length;
+	$do->($footer);
+	my $end = $footer . pack('L4', $footer_length, 0, @trailer);
+	substr($end, -12, 4) = pack 'L', crc32c($end);
+	substr($bytes, -length $end) = $end;
+	put_bytes($file, $_->[0], PAGE_HEADER, substr $bytes, 0, $_->[1], '') for @parts;
+	return;
+}
+
 # ---- tables ----
 
 # Rows of version $v: every third is so large that its entry may go on over pages.
@@ -463,7 +494,7 @@ my @wrong = (
 	[ 'short', sub { truncate $_[0], 3 * BLOCK or die $! }, qr/^spare page block 1 rows 0 rewritten\nrow group .*^log pages shard 0 .*^shard page shard 1 block 3 /ms ],
 	[ 'short28', sub { truncate $_[0], 28 * BLOCK or die $! }, qr/^spare page block 1 rows 0 rewritten\nrow group .*^shard page shard 1 block 3 rows 0 rewritten$/ms ],
 	(map { my ($field, $byte) = split / /; [ $field, sub { flip_bit($_[0], 2, $byte) }, qr/^shard page shard 0 block 2 rows 0 rewritten$/ ] }
-		'active 28', 'start 56', 'tail 72', 'extent 80'),
+		'active 28', 'start 56', 'tail 72', 'extent 80', 'rows 113', 'bytes 121'),
 	# these reach into the list of free extents
 	(map { my ($field, $byte) = split / /; [ $field, sub { flip_bit($_[0], 2, $byte) }, qr/^spare page block 1 rows 0 rewritten\nshard page shard 0 block 2 rows 0 rewritten$/ ] }
 		'long 94', 'next 97'),
@@ -471,6 +502,9 @@ my @wrong = (
 	[ 'logplace', sub { flip_bit($_[0], $at{logplace}{active}, BLOCK - 16) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
 	[ 'counts', sub { flip_bit($_[0], $at{counts}{active}, 57) }, qr/^log page shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
 	[ 'far', sub { flip_bit($_[0], $at{far}{active}, 35) }, qr/^log pages shard 0 gen \d+ page 0 block \d+ rows \? set aside$/ ],
+	# zone maps that hide rows: n is 1 in all of them; the footer's, and the manifest's
+	[ 'zones', sub { change_footer($_[0], $at{zones}{group}, $at{zones}{length}, sub { substr($_[0], -8) = pack 'q', 0 }) }, qr/^row group group 1 block \d+ rows 0 rewritten$/ ],
+	[ 'listed', sub { }, qr/^row group group 1 block \d+ rows 0 rewritten$/ ],
 	[ 'sealed', sub { flip_bit($_[0], $at{sealed}{active}, 100) }, qr/^log link shard 0 gen \d+ page 0 block \d+ rows 0 rewritten$/ ],
 );
 my @wrong_names = map { $_->[0] } @wrong;
@@ -485,7 +519,7 @@ for my $name (@wrong_names)
 	}
 	q1("SELECT * FROM strata.seal('$name')", "CALL bulk('$name', 21, 200, 2)", "CALL by_row('$name', 201, 210, 3)");
 	$at{$name}{active} = q1("SELECT first_block FROM strata.generations WHERE store = '$name'::regclass AND shard = 0 ORDER BY generation DESC LIMIT 1");
-	$at{$name}{group} = q1("SELECT first_block FROM strata.row_groups WHERE store = '$name'::regclass ORDER BY number LIMIT 1");
+	@{ $at{$name} }{ 'group', 'length' } = split /\|/, q1("SELECT first_block, length FROM strata.row_group WHERE store = '$name'::regclass ORDER BY number LIMIT 1");
 }
 $node->stop;
 with_file($_->[0], $_->[1]) for @wrong;
@@ -493,6 +527,13 @@ $node->start;
 for (@wrong)
 {
 	my ($name, $damage, $told) = @$_;
+	if ($name =~ /zones|listed/)
+	{
+		q1("UPDATE strata.row_group SET zones = overlay(zones PLACING decode('0000000000000000', 'hex') FROM length(zones) - 7) WHERE store = '$name'::regclass AND number = 1");
+		is(q1("SELECT count(*) FROM $name WHERE n = 1"), 0, "$name wrong: rows are hidden");
+		my $what = $name eq 'zones' ? 'zone map of column 2: row 0 is greater than its maximum' : 'zone map of column 2 in the manifest is not that of its footer';
+		like(q1("SELECT object || ', ' || problem FROM strata.verify('$name')"), qr/^row group 1, row group at block $at{$name}{group} of relation "s\d+": $what$/, "$name wrong: verify names it");
+	}
 	isnt(q1("SELECT v::text FROM strata.verify('$name') v"), '', "$name wrong: verify tells") if $name ne 'counts';    # which nobody reads before sealing
 	my $dry = repair($name, 1);
 	like($dry, $told, "$name wrong: repair tells");
@@ -507,8 +548,8 @@ for (@wrong)
 	use_table($name);
 }
 
-# ---- a store that was made and has no metapage ----
-my @lost = qw(nometa empty);
+# ---- a store that was made and has no metapage, or something else there ----
+my @lost = qw(nometa empty badmeta badkind);
 for my $name (@lost)
 {
 	q1(make_table($name), "CALL bulk('$name', 1, 50, 1)", "CALL strata.drain('$name')");
@@ -517,17 +558,21 @@ for my $name (@lost)
 $node->stop;
 with_file('nometa', sub { put_bytes($_[0], 0, 0, "\0" x BLOCK) });
 with_file('empty', sub { truncate $_[0], 0 or die $! });
+with_file('badmeta', sub { flip_bit($_[0], 0, PAGE_HEADER) });
+with_file('badkind', sub { flip_bit($_[0], 0, BLOCK - 8) });
 $node->start;
 for my $name (@lost)
 {
-	my $like = qr/relation "s\d+" has no metapage, although the manifest of \S+ has row groups/;
+	my $what = $name =~ /bad/ ? 'block 0 of relation "s\d+" does not hold the metapage' : 'relation "s\d+" has no metapage, although the manifest of \S+ has row groups';
+	my $like = qr/$what\n.*HINT:  Restore the table from a backup/s;
 	fails("$name: $_->[0]", $_->[1], $like) for [ 'a scan', "SELECT count(*) FROM $name" ], [ 'a lookup', "SELECT * FROM $name WHERE id = 'k1'" ],
 	  [ 'an insert', "INSERT INTO $name VALUES ('x')" ], [ 'a bulk insert', "INSERT INTO $name SELECT 'x' || g FROM generate_series(1, 1000) g" ],
 	  [ 'COPY', "COPY $name (id) FROM PROGRAM 'echo x'" ], [ 'a merge', "SELECT * FROM strata.merge('$name')" ], [ 'TRUNCATE', "TRUNCATE $name" ],
 	  [ 'repair', "SELECT * FROM strata.repair('$name', dry_run => false)" ];
-	like(q1("SELECT v::text FROM strata.verify('$name') v"), qr/^\(metapage,"missing, although the manifest has 1 row groups"\)/, "$name: verify");
+	like(q1("SELECT object || ': ' || problem FROM strata.verify('$name')"), $name =~ /bad/ ? qr/^store: $what$/ : qr/^metapage: missing, although the manifest has 1 row groups$/m, "$name: verify");
 	is(repair($name, 1), 'store rows ? none', "$name: repair");
 	like(q1("SELECT advice FROM strata.health() WHERE store = '$name'::regclass AND what LIKE 'the store cannot be read%'"), qr/strata\.repair\(\)/, "$name: health");
+	is(q1("SELECT count(*) > 0 FROM short28"), 't', "$name: other tables do not notice");
 	q1("DROP FOREIGN TABLE ${name}_base, ${name}_wal, $name");
 }
 

@@ -211,6 +211,57 @@ for my $step ([ 'shorten-copied', 'kill' ], [ 'manifest-dictionary-added', 'kill
 	same_rows($node, 'far', "$point, $action: rows");
 	verify_clean($node, 'far', "$point, $action");
 }
+
+# What the last one left is an empty closed generation, which a merge removes.
+my $folded = "SELECT generations_merged || ' ' || rows_read || ' ' || generations_left FROM strata.merge('far')";
+is(pending($node, 'far'), 1, 'a failed move of the log: one closed generation');
+is(q1("SELECT pending_rows FROM strata.stores WHERE store = 'far'::regclass"), 0, 'without rows');
+is(q1($folded), '1 0 0', 'a merge folds it');
+is(q1($folded), '0 0 0', 'and the next one has nothing to do');
+verify_clean($node, 'far', 'a failed move of the log, merged');
+
+# To workers it is due like any other, once.
+fill(3);
+pause_arm($node, 'shorten-tail-moved', 'error');
+isnt($node->psql('postgres', "SELECT * FROM strata.compact('far')"), 0, 'another failed move');
+pause_clear($node, 'shorten-tail-moved');
+q1("ALTER FOREIGN TABLE far OPTIONS (SET auto_merge 'on', ADD merge_interval '1s', ADD merge_after_generations '0'); INSERT INTO far (id) VALUES ('later')");
+q1("INSERT INTO far_heap (id) VALUES ('later'); ALTER SYSTEM SET strata.max_workers = 1");
+$node->reload;
+ok($node->poll_query_until('postgres', "SELECT pending_generations = 0 AND wanted_by IS NULL FROM strata.stores WHERE store = 'far'::regclass"),
+	'workers merge it, and what came after it');
+my $cut = "SELECT pg_relation_size('$far') / 8192 < $long / 2";
+ok($node->poll_query_until('postgres', $cut), 'and settle the table');
+my $merges = "SELECT count(*) FROM strata.merges WHERE store = 'far'::regclass AND what = 'merge'";
+my $merged = q1($merges);
+sleep 3;
+is(q1($merges), $merged, 'then no more merges');
+same_rows($node, 'far', 'merged by workers: rows');
+
+# A restart forgets what there was to gain; the first look at quiet tables finds it.
+q1("ALTER SYSTEM SET strata.max_workers = 0");
+$node->reload;
+$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM strata.workers") or die 'a worker stays';
+fill(3);
+is(q1($cut), 'f', 'a quiet table with free space before its data');
+q1("ALTER SYSTEM SET strata.max_workers = 1");
+$node->restart;
+ok($node->poll_query_until('postgres', $cut), 'is settled after a restart');
+my $upkeep = "SELECT coalesce(string_agg(concat_ws(' ', store::regclass, compactions, sweeps), ', ' ORDER BY store::text), '') FROM strata.stat WHERE compactions + sweeps > 0";
+($was, $is) = ('', 'none');
+for (1 .. 30)
+{
+	last if $was eq $is;
+	($was, $is) = ($is, q1($upkeep));
+	sleep 2;
+}
+is($is, $was, "which ends ($is)");
+unlike($is, qr/steady|spread/, 'and is not done where there is nothing to gain');
+same_rows($node, 'far', 'settled after a restart: rows');
+q1("ALTER FOREIGN TABLE far OPTIONS (SET auto_merge 'off'); ALTER SYSTEM SET strata.max_workers = 0");
+$node->reload;
+$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM strata.workers") or die 'a worker stays';
+
 drain($node, 'far');
 q1("SELECT * FROM strata.sweep('far'); SELECT * FROM strata.compact('far'); SELECT * FROM strata.sweep('far')") for 1 .. 2;
 cmp_ok(blocks(), '<', $long / 2, 'cut after all: ' . blocks() . ' blocks');
