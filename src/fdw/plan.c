@@ -299,14 +299,70 @@ column_correlation(PlannerInfo *root, RelOptInfo *rel, AttrNumber attnum)
 	return result;
 }
 
+/* Clauses that zone maps judge by the same column. */
+typedef struct ZoneClauses
+{
+	AttrNumber	attnum;			/* 0: by several */
+	double		correlation;	/* the least */
+	double		pieces;			/* places where rows that pass may lie together */
+	List	   *clauses;
+} ZoneClauses;
+
+/* What zone maps can judge of a clause; false if nothing. */
+static bool
+zone_clause(PlannerInfo *root, RelOptInfo *rel, RestrictInfo *rinfo, ZoneClauses *result)
+{
+	StrataPruneTerms terms;
+	ListCell   *attr;
+	ListCell   *kind;
+	ListCell   *expr;
+
+	strata_prune_plan(root, rel, list_make1(rinfo), &terms);
+	if (terms.attrs == NIL)
+		return false;
+
+	memset(result, 0, sizeof(ZoneClauses));
+	result->correlation = 1;
+	result->clauses = list_make1(rinfo);
+	expr = list_head(terms.exprs);
+	forboth(attr, terms.attrs, kind, terms.kinds)
+	{
+		AttrNumber	attnum = lfirst_int(attr);
+		double		pieces = 1;
+
+		switch ((StrataPruneKind) lfirst_int(kind))
+		{
+			case STRATA_PRUNE_AND:
+			case STRATA_PRUNE_OR:
+				continue;
+			case STRATA_PRUNE_NULL:
+			case STRATA_PRUNE_NOT_NULL:
+				/* where nulls are is not known */
+				result->correlation = 0;
+				break;
+			case STRATA_PRUNE_ANY:
+				pieces = estimate_array_length(lfirst(expr));
+				/* FALLTHROUGH */
+			default:
+				result->correlation = Min(result->correlation,
+										  column_correlation(root, rel, attnum));
+				expr = lnext(terms.exprs, expr);
+		}
+		result->attnum = result->pieces == 0 || result->attnum == attnum ? attnum : 0;
+		result->pieces += pieces;
+	}
+	return true;
+}
+
 /*
  * The share of the row groups that zone maps leave to read: of a column whose
- * values follow the order of rows, the share that passes and one group more.
+ * values follow the order of rows, the share that passes and one group more
+ * for each place where such rows lie.
  */
 static double
 zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
 {
-	List	   *judged[2] = {NIL, NIL}; /* attribute numbers, their clauses */
+	List	   *judged = NIL;	/* ZoneClauses */
 	double		result = 1;
 	ListCell   *lc;
 	ListCell   *lc2;
@@ -316,33 +372,38 @@ zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
 
 	foreach (lc, rel->baserestrictinfo)
 	{
-		List	   *attrs;
-		List	   *kinds;
-		List	   *ops;
-		List	   *exprs;
-		int			i = 0;
+		ZoneClauses new;
+		ZoneClauses *same = NULL;
 
-		/* an array's elements may lie anywhere between the least and the greatest */
-		strata_prune_plan(root, rel, list_make1(lfirst(lc)), &attrs, &kinds, &ops, &exprs);
-		if (attrs == NIL || linitial_int(kinds) != STRATA_PRUNE_OPERATOR)
+		if (!zone_clause(root, rel, lfirst_node(RestrictInfo, lc), &new))
 			continue;
-		while (i < list_length(judged[0]) && list_nth_int(judged[0], i) != linitial_int(attrs))
-			i++;
-		if (i < list_length(judged[0]))
-			lfirst(list_nth_cell(judged[1], i)) = lappend(list_nth(judged[1], i), lfirst(lc));
+		foreach (lc2, judged)
+		{
+			ZoneClauses *old = (ZoneClauses *) lfirst(lc2);
+
+			if (old->attnum == new.attnum &&new.attnum != 0)
+				same = old;
+		}
+		if (same != NULL)
+		{
+			same->clauses = list_concat(same->clauses, new.clauses);
+			same->correlation = Min(same->correlation, new.correlation);
+			same->pieces = Max(same->pieces, new.pieces);
+		}
 		else
 		{
-			judged[0] = lappend_int(judged[0], linitial_int(attrs));
-			judged[1] = lappend(judged[1], list_make1(lfirst(lc)));
+			same = palloc(sizeof(ZoneClauses));
+			*same = new;
+			judged = lappend(judged, same);
 		}
 	}
-	forboth(lc, judged[0], lc2, judged[1])
+	foreach (lc, judged)
 	{
-		double		correlation = column_correlation(root, rel, lfirst_int(lc));
-		double		share = clauselist_selectivity(root, (List *) lfirst(lc2), 0, JOIN_INNER, NULL);
+		ZoneClauses *zone = (ZoneClauses *) lfirst(lc);
+		double		share = clauselist_selectivity(root, zone->clauses, 0, JOIN_INNER, NULL);
 
-		share = Min(share + 1 / info->ngroups, 1);
-		result = Min(result, 1 - correlation * (1 - share));
+		share = Min(share + zone->pieces / info->ngroups, 1);
+		result = Min(result, 1 - zone->correlation * (1 - share));
 	}
 	return result;
 }
@@ -580,9 +641,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	List	   *recheck_quals = NIL;
 	List	   *lookup_ops = NIL;
 	List	   *exprs = NIL;
-	List	   *prune_attrs = NIL;
-	List	   *prune_kinds = NIL;
-	List	   *prune_ops = NIL;
+	StrataPruneTerms prune = {NIL};
 	List	   *private = NIL;
 	List	   *quals;
 	StrataKeyMatches matches;
@@ -631,11 +690,8 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 
 	if (lookup_ops == NIL && direction == 0 && info->layer == STRATA_LAYER_ALL)
 	{
-		List	   *prune_exprs;
-
-		strata_prune_plan(root, baserel, local_clauses, &prune_attrs, &prune_kinds, &prune_ops,
-						  &prune_exprs);
-		exprs = list_concat(exprs, prune_exprs);
+		strata_prune_plan(root, baserel, local_clauses, &prune);
+		exprs = prune.exprs;
 	}
 
 	/* in the order of StrataScanPrivate */
@@ -643,9 +699,9 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, decoded_attrs(baserel, foreigntableid, quals));
 	private = lappend(private, lookup_ops);
 	private = lappend(private, makeInteger(matches.array));
-	private = lappend(private, prune_attrs);
-	private = lappend(private, prune_kinds);
-	private = lappend(private, prune_ops);
+	private = lappend(private, prune.attrs);
+	private = lappend(private, prune.kinds);
+	private = lappend(private, prune.ops);
 	private = lappend(private,
 					  makeInteger(bms_is_member(baserel->relid, root->all_result_relids) ?
 									  root->parse->commandType :

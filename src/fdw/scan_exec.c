@@ -188,11 +188,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	else if (intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) != 0)
 		strata_range_begin(state, plan->fdw_private, plan->fdw_exprs, &node->ss.ps);
 	else
-		state->prune = strata_prune_begin(state->store,
-										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS),
-										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_KINDS),
-										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_OPS),
-										  plan->fdw_exprs, &node->ss.ps);
+		state->prune = strata_prune_begin(state->store, plan, &node->ss.ps);
 
 	strata_memtable_flush(RelationGetRelid(state->storage), writing_command(estate));
 
