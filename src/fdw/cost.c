@@ -23,7 +23,7 @@
  */
 /* decompressing and decoding a page's worth of raw column data */
 #define DECODE_PAGE_COST	2.0
-/* the same of a stored page of the log */
+/* the same of a stored page of the log, beside the values needed */
 #define DECODE_PENDING_COST 0.6
 /* opening a row group: footer and key hashes */
 #define OPEN_GROUP_COST		2.0
@@ -31,6 +31,8 @@
 #define SUPERSEDE_OPERATORS	20
 /* descending the key index and the hash of pending keys, in operator calls */
 #define PROBE_OPERATORS		150
+/* reading the key of a pending row and comparing it, in operator calls */
+#define KEY_OPERATORS		2
 /* one row of a row group by its number, in operator calls: from where the one
  * before was, and for each column from anywhere */
 #define FETCH_OPERATORS		6
@@ -47,6 +49,16 @@ double
 strata_needed_fraction(const StrataPlanInfo *info)
 {
 	return info->all_width > 0 ? info->needed_width / info->all_width : 1;
+}
+
+/* What it costs to read that share of the log, and the columns needed of so
+ * many rows. */
+static Cost
+pending_cost(const StrataPlanInfo *info, double share, double rows)
+{
+	return seq_page_cost / BLCKSZ *
+		((1 + DECODE_PENDING_COST) * share * info->pending_bytes +
+		 DECODE_PAGE_COST * rows * info->needed_width);
 }
 
 /* What evaluating the clauses that stay with the executor costs. */
@@ -101,8 +113,7 @@ strata_cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, 
 	/* one process reads the pending rows, each finds out what they supersede */
 	if (info->ngroups > 0)
 		startup += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
-	/* pending rows are read whole, and were written less tightly */
-	run += (1 + DECODE_PENDING_COST) * seq_page_cost * info->pending_bytes / BLCKSZ;
+	run += pending_cost(info, 1, info->pending_rows);
 	run += info->pending_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
 
 	/* shard pages and the first log page, so that no lookup costs more */
@@ -205,7 +216,7 @@ strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info
 
 /*
  * A scan in key order of the share of all keys that is within bounds.  All
- * pending rows are read and sorted first.
+ * pending keys are read first, and the rows within bounds sorted.
  */
 void
 strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double share,
@@ -223,8 +234,9 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 
 	if (info->pending_rows > 0)
 	{
-		startup += (1 + DECODE_PENDING_COST) * seq_page_cost * info->pending_bytes / BLCKSZ +
-			info->pending_rows * cpu_tuple_cost;
+		/* the keys of all, the other columns of those within bounds */
+		startup += pending_cost(info, Min((info->key_width + share * info->needed_width) / Max(info->all_width, 1), 1), sorted);
+		startup += info->pending_rows * KEY_OPERATORS * cpu_operator_cost + sorted * cpu_tuple_cost;
 		startup += 2 * cpu_operator_cost * sorted * log(Max(sorted, 2)) / log(2);
 		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
 	}

@@ -50,6 +50,8 @@ struct StrataScan
 	StrataView *view;
 	StrataLayer layer;
 	bool		pending_only;
+	StrataWantedKey wanted;		/* pending_only: NULL if all are */
+	void	   *wanted_arg;
 	StrataSharedScan *shared;	/* NULL: all for us */
 	const Bitmapset *needed;
 	bool		decode;			/* any column needed? */
@@ -167,11 +169,14 @@ strata_scan_share(StrataScan *scan, StrataSharedScan *shared)
 }
 
 StrataScan *
-strata_scan_begin_pending(StrataView *view, const Bitmapset *needed)
+strata_scan_begin_pending(StrataView *view, const Bitmapset *needed, StrataWantedKey wanted,
+						  void *arg)
 {
 	StrataScan *scan = scan_create(view, needed, STRATA_LAYER_ALL, NULL, NULL);
 
 	scan->pending_only = true;
+	scan->wanted = wanted;
+	scan->wanted_arg = arg;
 	return scan;
 }
 
@@ -196,6 +201,15 @@ start_pending(StrataScan *scan)
 	}
 	scan->phase = SCAN_PENDING;
 	MemoryContextSwitchTo(old);
+}
+
+static bool
+is_wanted(StrataScan *scan, uint32 row)
+{
+	Datum		keyvalues[INDEX_MAX_KEYS];
+
+	strata_pending_reader_key(scan->reader, scan->entry, row, keyvalues);
+	return scan->wanted(keyvalues, scan->wanted_arg);
 }
 
 /* Go on to the next entry that counts and has rows. */
@@ -246,6 +260,8 @@ next_pending(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 			uint32		row = scan->row++;
 
 			if (pending_bit(scan->losers, scan->first_key + row))
+				continue;
+			if (scan->wanted && !is_wanted(scan, row))
 				continue;
 			if (scan->decode)
 				strata_pending_reader_row(scan->reader, scan->entry, row, values, isnull);
