@@ -214,6 +214,12 @@ strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info
 	*total_cost = startup + run;
 }
 
+static Cost
+sort_cost(double rows)
+{
+	return rows * cpu_tuple_cost + 2 * cpu_operator_cost * rows * log(Max(rows, 2)) / log(2);
+}
+
 /*
  * A scan in key order of the share of all keys that is within bounds.  All
  * pending keys are read first, and the rows within bounds sorted.
@@ -236,8 +242,7 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 	{
 		/* the keys of all, the other columns of those within bounds */
 		startup += pending_cost(info, Min((info->key_width + share * info->needed_width) / Max(info->all_width, 1), 1), sorted);
-		startup += info->pending_rows * KEY_OPERATORS * cpu_operator_cost + sorted * cpu_tuple_cost;
-		startup += 2 * cpu_operator_cost * sorted * log(Max(sorted, 2)) / log(2);
+		startup += info->pending_rows * KEY_OPERATORS * cpu_operator_cost + sort_cost(sorted);
 		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
 	}
 	startup += PROBE_OPERATORS * cpu_operator_cost;
@@ -268,17 +273,22 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 	*total_cost = startup + run;
 }
 
-/* Counting the rows of a table: the keys of pending rows are read, no more. */
+/*
+ * Counting the rows of a table, and finding so many ends of its key: the keys
+ * of pending rows are read, and for each end sorted.
+ */
 void
-strata_cost_count(const StrataPlanInfo *info, Cost *startup_cost, Cost *total_cost)
+strata_cost_count(const StrataPlanInfo *info, int nends, Cost *startup_cost, Cost *total_cost)
 {
-	Cost		cost = seq_page_cost;
+	Cost		cost = seq_page_cost * (1 + nends);
 
 	if (info->pending_rows > 0)
 	{
 		cost += seq_page_cost * info->pending_bytes / BLCKSZ;
 		if (info->ngroups > 0)
 			cost += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
+		cost += nends * (pending_cost(info, info->key_width / Max(info->all_width, 1), 0) +
+						 sort_cost(info->pending_rows));
 	}
 	*startup_cost = cost;
 	*total_cost = cost + cpu_tuple_cost;

@@ -651,7 +651,12 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	ListCell   *lc;
 
 	if (IS_UPPER_REL(baserel))
-		return strata_count_plan(best_path, tlist);
+	{
+		/* the relation that is counted says what is known of it */
+		RelOptInfo *counted = find_base_rel(root, intVal(linitial(best_path->fdw_private)));
+
+		return strata_count_plan(best_path, (StrataPlanInfo *) counted->fdw_private, tlist);
+	}
 
 	matches.array = -1;
 	if (list_length(best_path->fdw_private) == 2)
@@ -711,6 +716,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, bounds.ops);
 	private = lappend(private, bound_attrs);
 	private = lappend(private, makeInteger(0));
+	private = lappend(private, NIL);
 	Assert(list_length(private) == STRATA_SCAN_PRIVATE_LENGTH);
 
 	return make_foreignscan(tlist, quals, baserel->relid, exprs, private, NIL, recheck_quals,

@@ -49,6 +49,8 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_RANGE_ATTRS,
 	/* Integer: table whose rows are counted, 0: rows are returned */
 	STRATA_SCAN_COUNT_OF,
+	/* IntList: what each column of a count is (count.c) */
+	STRATA_SCAN_COUNT_KINDS,
 	STRATA_SCAN_PRIVATE_LENGTH
 } StrataScanPrivate;
 
@@ -172,6 +174,7 @@ typedef struct StrataScanState
 
 	/* count */
 	bool		is_count;
+	List	   *count_kinds;
 
 	/* key lookup */
 	bool		is_lookup;
@@ -206,7 +209,6 @@ typedef struct StrataScanState
 } StrataScanState;
 
 /* count.c; state->view is there */
-extern ForeignScan *strata_count_plan(ForeignPath *path, List *tlist);
 extern void strata_count_next(StrataScanState *state, TupleTableSlot *slot);
 
 /* scan_parallel.c: what was read for a node, in all processes; worker's report of it */

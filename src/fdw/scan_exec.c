@@ -132,6 +132,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	EState	   *estate = node->ss.ps.state;
 	Relation	rel = node->ss.ss_currentRelation;
 	bool		is_count = intVal(list_nth(plan->fdw_private, STRATA_SCAN_COUNT_OF)) != 0;
+	Index		scanrelid = plan->scan.scanrelid;
 	List	   *lookup_ops = list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS);
 	StrataScanState *state;
 	MemoryContext mcxt;
@@ -143,7 +144,10 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 
 	/* core opens the relation whose rows are returned, not one that is counted */
 	if (is_count)
-		rel = ExecGetRangeTableRelation(estate, bms_singleton_member(strata_scan_relids(plan)));
+	{
+		scanrelid = bms_singleton_member(strata_scan_relids(plan));
+		rel = ExecGetRangeTableRelation(estate, scanrelid);
+	}
 
 	mcxt = AllocSetContextCreate(estate->es_query_cxt, "strata scan", ALLOCSET_DEFAULT_SIZES);
 	oldcxt = MemoryContextSwitchTo(mcxt);
@@ -155,12 +159,13 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	state->snapshot = estate->es_snapshot;
 	state->array_key = -1;
 	state->is_count = is_count;
+	state->count_kinds = list_nth(plan->fdw_private, STRATA_SCAN_COUNT_KINDS);
 
 	if (state->layer == STRATA_LAYER_ALL)
 		state->store = strata_store_open(RelationGetRelid(rel));
 	else
 	{
-		Oid			role = strata_scan_role(plan, estate);
+		Oid			role = strata_scan_role(plan, scanrelid, estate);
 		Oid			store = strata_layer_store(RelationGetRelid(rel),
 											   strata_options_get(RelationGetRelid(rel)));
 
