@@ -150,6 +150,7 @@ typedef struct StrataScanState
 	/* from the plan */
 	StrataLayer layer;
 	Bitmapset  *needed;			/* of the store's attribute numbers */
+	Oid			relid;			/* the foreign table's */
 
 	/* what is read */
 	StrataStore *store;

@@ -340,6 +340,7 @@ close_group(StrataScan *scan)
 		strata_group_close(scan->group_reader);
 		scan->group_reader = NULL;
 	}
+	scan->filled = NULL;
 }
 
 /* The next row group that is ours to read; as many as there are: none. */
@@ -399,7 +400,6 @@ next_group(StrataScan *scan)
 								strata_group_rows(scan->group_reader), group->ref.rows)));
 		}
 		scan->stats.groups_read++;
-		scan->filled = NULL;
 		scan->number = group->number;
 		scan->row = 0;
 		scan->nrows = group->ref.rows;
@@ -448,27 +448,25 @@ scan_advance(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 	return STEP_END;
 }
 
-bool
-strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
+/* strata_scan_next where there is more to do than to fetch a row as before. */
+static pg_noinline bool
+next_row(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 {
 	for (;;)
 	{
 		ScanStep	step;
 
-		if (likely(scan->phase == SCAN_BASE))
+		if (scan->phase == SCAN_BASE)
 		{
 			const uint8 *dead = scan->dead;
-			uint32		nrows = scan->nrows;
-			uint32		row = scan->row;
 
-			while (row < nrows && dead && (dead[row >> 3] & (1 << (row & 7))) != 0)
-				row++;
-			if (row < nrows)
+			while (scan->row < scan->nrows && dead && pending_bit(dead, scan->row))
+				scan->row++;
+			if (scan->row < scan->nrows)
 			{
-				scan->row = row + 1;
-				if (likely(scan->filled == values))
-					strata_group_fetch_again(scan->group_reader, row, values, isnull);
-				else if (scan->group_reader)
+				uint32		row = scan->row++;
+
+				if (scan->group_reader)
 				{
 					strata_group_fetch(scan->group_reader, row, values, isnull);
 					scan->filled = values;
@@ -478,7 +476,6 @@ strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 				strata_base_tid(tid, scan->number, row);
 				return true;
 			}
-			scan->row = row;
 		}
 		step = scan_advance(scan, values, isnull, tid);
 		if (step != STEP_ROW)
@@ -486,6 +483,29 @@ strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 		if (step != STEP_GROUP)
 			return step == STEP_ROW;
 	}
+}
+
+bool
+strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
+{
+	/* filled: by a row group, hence in the base */
+	if (likely(scan->filled == values))
+	{
+		const uint8 *dead = scan->dead;
+		uint32		nrows = scan->nrows;
+		uint32		row = scan->row;
+
+		while (row < nrows && dead && (dead[row >> 3] & (1 << (row & 7))) != 0)
+			row++;
+		if (likely(row < nrows))
+		{
+			scan->row = row + 1;
+			strata_base_tid(tid, scan->number, row);
+			return strata_group_fetch_again(scan->group_reader, row, values, isnull);
+		}
+		scan->row = row;
+	}
+	return next_row(scan, values, isnull, tid);
 }
 
 /* ---- counting ---- */
