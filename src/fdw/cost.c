@@ -32,7 +32,7 @@
 /* descending the key index and the hash of pending keys, in operator calls */
 #define PROBE_OPERATORS		150
 /* reading the key of a pending row and comparing it, in operator calls */
-#define KEY_OPERATORS		2
+#define KEY_OPERATORS		3
 /* one row of a row group by its number, in operator calls: from where the one
  * before was, and for each column from anywhere */
 #define FETCH_OPERATORS		6
@@ -141,18 +141,22 @@ touch_cost(double touched, double pages)
 
 /*
  * What decoding costs, each of so many times, when hits rows from anywhere are
- * read: a vector for each column.  Vectors that stay in the cache are decoded
- * once.
+ * read: a vector for each column.  A vector that is come back to is decoded
+ * again as far as not all fit the cache.  What does fit may be there from
+ * before or not: half of the cost is not far from either.
  */
 static Cost
 scattered_decode_cost(const StrataPlanInfo *info, double hits, double loops)
 {
-	double		all = info->base_raw * strata_needed_fraction(info);
-	double bytes = hits * loops * Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES);
+	double		all = Max(info->base_raw * strata_needed_fraction(info), 1);
+	double		bytes = hits * loops *
+		Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES);
+	double		cached = Min(strata_cache_size * 1024.0 / all, 1);
+	double		distinct = Min(2 * all * bytes / (2 * all + bytes), bytes);
 
-	if (all <= strata_cache_size * 1024.0)
-		bytes = Min(bytes, all);
-	return DECODE_PAGE_COST * seq_page_cost * bytes / BLCKSZ / loops;
+	distinct = Min(distinct, all);
+	bytes = distinct + (bytes - distinct) * (1 - cached);
+	return (1 - cached / 2) * DECODE_PAGE_COST * seq_page_cost * bytes / BLCKSZ / loops;
 }
 
 /* How often a path with these outer relations will run: at least so often. */

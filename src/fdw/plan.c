@@ -276,14 +276,20 @@ strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 		baserel->rows = clamp_row_est(Min(baserel->rows, lookup_keys(&matches)));
 }
 
-/* The correlation of a column with the order of rows, squared. */
+/*
+ * The correlation of a column with the order of base rows, squared.  ANALYZE
+ * sees pending rows before them: a share p of rows in no order takes the
+ * correlation of the others times (1 - p)^2.
+ */
 static double
-column_correlation(PlannerInfo *root, RelOptInfo *rel, AttrNumber attnum)
+column_correlation(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info,
+				   AttrNumber attnum)
 {
 	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
 	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
 										Int16GetDatum(attnum), BoolGetDatum(rte->inh));
 	AttStatsSlot slot;
+	double		base = info->base_rows / Max(info->base_rows + info->pending_rows, 1);
 	double		result = 0;
 
 	if (!HeapTupleIsValid(tuple))
@@ -292,7 +298,7 @@ column_correlation(PlannerInfo *root, RelOptInfo *rel, AttrNumber attnum)
 						 ATTSTATSSLOT_NUMBERS))
 	{
 		if (slot.nnumbers == 1)
-			result = slot.numbers[0] * slot.numbers[0];
+			result = Min(slot.numbers[0] * slot.numbers[0] / pow(Max(base, 0.5), 4), 1);
 		free_attstatsslot(&slot);
 	}
 	ReleaseSysCache(tuple);
@@ -310,7 +316,8 @@ typedef struct ZoneClauses
 
 /* What zone maps can judge of a clause; false if nothing. */
 static bool
-zone_clause(PlannerInfo *root, RelOptInfo *rel, RestrictInfo *rinfo, ZoneClauses *result)
+zone_clause(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info, RestrictInfo *rinfo,
+			ZoneClauses *result)
 {
 	StrataPruneTerms terms;
 	ListCell   *attr;
@@ -345,7 +352,7 @@ zone_clause(PlannerInfo *root, RelOptInfo *rel, RestrictInfo *rinfo, ZoneClauses
 				/* FALLTHROUGH */
 			default:
 				result->correlation = Min(result->correlation,
-										  column_correlation(root, rel, attnum));
+										  column_correlation(root, rel, info, attnum));
 				expr = lnext(terms.exprs, expr);
 		}
 		result->attnum = result->pieces == 0 || result->attnum == attnum ? attnum : 0;
@@ -375,7 +382,7 @@ zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
 		ZoneClauses new;
 		ZoneClauses *same = NULL;
 
-		if (!zone_clause(root, rel, lfirst_node(RestrictInfo, lc), &new))
+		if (!zone_clause(root, rel, info, lfirst_node(RestrictInfo, lc), &new))
 			continue;
 		foreach (lc2, judged)
 		{
@@ -594,7 +601,7 @@ strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid
 	add_partial_scan_path(root, baserel);
 	if (info->has_index)
 	{
-		info->correlation = column_correlation(root, baserel, info->key.attnum[0]);
+		info->correlation = column_correlation(root, baserel, info, info->key.attnum[0]);
 		add_range_paths(root, baserel, baserel->lateral_relids, false);
 	}
 
