@@ -13,14 +13,16 @@ CREATE FOREIGN TABLE k (v int) SERVER strata OPTIONS (auto_merge 'off');	-- no k
 -- what a count and a scan say, and the heap twin
 CREATE FUNCTION counts(OUT strata bigint, OUT scanned bigint, OUT heap bigint,
                        OUT ends bool, OUT plan text) LANGUAGE plpgsql AS $$
-DECLARE line text; s_min int; s_max int; h_min int; h_max int;
+DECLARE line text; s_min int; s_max int; b_min int; b_max int; b_count bigint; h_min int; h_max int;
 BEGIN
   SELECT count(*) INTO strata FROM s;
   SELECT count(*) INTO scanned FROM (SELECT v FROM s OFFSET 0) q;
   SELECT count(*), min(id), max(id) INTO heap, h_min, h_max FROM h;
   SELECT min(id) INTO s_min FROM s;
   SELECT max(id) INTO s_max FROM s;
-  ends := (s_min, s_max) IS NOT DISTINCT FROM (h_min, h_max);
+  SELECT max(id), count(*), min(id) INTO b_max, b_count, b_min FROM s HAVING count(*) >= 0;
+  ends := (s_min, s_max) IS NOT DISTINCT FROM (h_min, h_max) AND
+    (b_count, b_min, b_max) IS NOT DISTINCT FROM (heap, h_min, h_max);
   FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) SELECT count(*) FROM s' LOOP
     plan := CASE WHEN line LIKE '%Count From Manifest%' THEN 'manifest' ELSE coalesce(plan, 'scan') END;
   END LOOP;
@@ -96,6 +98,25 @@ SELECT x, c FROM (VALUES (1), (2)) v (x), LATERAL (SELECT count(*) * x AS c FROM
 SELECT count(*), count(*) OVER () FROM s;
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM s WHERE true;
 
+-- with the ends of the key, and HAVING
+EXPLAIN (VERBOSE, COSTS OFF) SELECT max(id) - min(id), count(*) FROM s HAVING count(*) > 10 AND min(id) < (SELECT 500);
+SELECT max(id) - min(id), count(*) FROM s HAVING count(*) > 10 AND min(id) < (SELECT 500);
+SELECT count(*) FROM s HAVING max(id) < 0;
+SELECT 'many' FROM s HAVING count(*) > 10 ORDER BY count(*);
+SELECT x, (SELECT count(*) FROM s HAVING count(*) > x) FROM (VALUES (1), (10000)) v (x);
+CREATE FOREIGN TABLE txt (a text COLLATE "C" NOT NULL, b numeric NOT NULL, v varchar NOT NULL) SERVER strata OPTIONS (key 'a, b', auto_merge 'off');
+INSERT INTO txt VALUES ('b', 1, 'x'), ('a', 2.0, 'y'), ('a', 1, 'z'), ('B', 3, 'x');
+CALL strata.drain('txt');
+INSERT INTO txt SELECT repeat('z', 2000), 1, 'w';
+DELETE FROM txt WHERE a = 'B';
+SELECT min(a), length(max(a)), count(*) FROM txt;
+CREATE FOREIGN TABLE var (v varchar(20) NOT NULL) SERVER strata OPTIONS (key 'v', auto_merge 'off');
+SELECT count(*), min(v), max(v) FROM var;
+INSERT INTO var VALUES ('one'), ('two');
+CALL strata.drain('var');
+EXPLAIN (COSTS OFF) SELECT count(v), min(v), max(v) FROM var;
+SELECT count(v), min(v), max(v) FROM var;
+
 -- what is not
 CREATE FUNCTION counts_by(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE line text;
@@ -113,7 +134,17 @@ SELECT counts_by(q), q FROM (VALUES
   ('SELECT count(DISTINCT id) FROM s'),
   ('SELECT count(*) FILTER (WHERE v > 1) FROM s'),
   ('SELECT count(*), sum(v) FROM s'),
-  ('SELECT count(*) FROM s HAVING count(*) > 1'),
+  ('SELECT count(*) FROM s HAVING sum(v) > 1'),
+  ('SELECT count(*) FROM s HAVING max(v) > 1'),
+  ('SELECT count(*), min(id) FROM s WHERE v > 1'),
+  ('SELECT count(*), min(id) FILTER (WHERE v > 1) FROM s'),
+  ('SELECT count(*), min(v) FROM s'),
+  ('SELECT count(*), min(id + 1) FROM s'),
+  ('SELECT count(*), sum(id) FROM s'),
+  ('SELECT count(*), array_agg(id) FROM s'),
+  ('SELECT count(*), min(b) FROM txt'),
+  ('SELECT count(*), min(a COLLATE "en-x-icu") FROM txt'),
+  ('SELECT count(*), min(id), v FROM s GROUP BY v'),
   ('SELECT v, count(*) FROM s GROUP BY v'),
   ('SELECT count(*) FROM s GROUP BY ()'),
   ('SELECT count(*) FROM s GROUP BY GROUPING SETS ((), ())'),
@@ -133,6 +164,15 @@ DELETE FROM s WHERE id <= 10;
 EXECUTE p;
 CALL strata.drain('s');
 EXECUTE p;
+-- and finds the ends without the index, too
+PREPARE e AS SELECT count(*), min(id), max(id) FROM s;
+EXECUTE e;
+SELECT strata.drop_key_index('s');
+EXECUTE e;
+DELETE FROM s WHERE id = 11;
+EXECUTE e;
+SELECT strata.create_key_index('s');
+EXECUTE e;
 RESET plan_cache_mode;
 
 -- a statement does not count what it writes itself, the next one does
@@ -164,6 +204,9 @@ DELETE FROM parent WHERE id % 50 = 0;
 SET enable_partitionwise_aggregate = on;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM parent;
 SELECT count(*) FROM parent;
+EXPLAIN (COSTS OFF) SELECT count(*), max(id) FROM parent HAVING count(*) > 1;
+SELECT count(*), max(id) FROM parent HAVING count(*) > 1;
+SELECT count(*), max(id) FROM parent HAVING count(*) > 1000;
 SELECT count(*) FROM parent WHERE id >= 100;
 SELECT id, count(*) FROM parent GROUP BY id HAVING id IN (99, 101) ORDER BY id;
 RESET enable_partitionwise_aggregate;
@@ -180,9 +223,23 @@ SELECT count(*) FROM part3;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM ONLY part3;
 SELECT count(*) FROM ONLY part3;
 
--- one layer is not the table
-CREATE FOREIGN TABLE layer (id int) SERVER strata OPTIONS (store 'aggregates_test.s', layer 'base');
-SELECT counts_by('SELECT count(*) FROM layer');
+-- one layer: its rows, whether they win or not
+CREATE FOREIGN TABLE in_base (id int) SERVER strata OPTIONS (store 'aggregates_test.s', layer 'base');
+CREATE FOREIGN TABLE in_wal (id int) SERVER strata OPTIONS (store 'aggregates_test.s', layer 'wal');
+EXPLAIN (COSTS OFF) SELECT count(*) FROM in_base HAVING count(*) > 0;
+SELECT (SELECT count(*) FROM in_base) AS base, (SELECT count(*) FROM (SELECT id FROM in_base OFFSET 0) q) AS scanned,
+       (SELECT count(*) FROM in_wal) AS wal, (SELECT count(*) FROM (SELECT id FROM in_wal OFFSET 0) q) AS scanned;
+BEGIN;
+INSERT INTO s SELECT g, 0, 'layer' FROM generate_series(100, 120) g;
+DELETE FROM s WHERE id = 105;
+INSERT INTO s VALUES (100, 1, 'again');
+SAVEPOINT p;
+INSERT INTO s VALUES (101, 1, 'rolled back');
+ROLLBACK TO p;
+SELECT (SELECT count(*) FROM in_base) AS base, (SELECT count(*) FROM (SELECT id FROM in_base OFFSET 0) q) AS scanned,
+       (SELECT count(*) FROM in_wal) AS wal, (SELECT count(*) FROM (SELECT id FROM in_wal OFFSET 0) q) AS scanned;
+ROLLBACK;
+SELECT counts_by('SELECT count(*), min(id) FROM in_base'), counts_by('SELECT count(id) FROM in_wal');
 
 -- rights: to any column, and to the table at all; a view's owner's
 CREATE ROLE aggregates_reader;
@@ -198,10 +255,13 @@ RESET ROLE;
 RESET enable_partitionwise_aggregate;
 SELECT count(*) FILTER (WHERE v % 2 = 1) FROM parent;
 CREATE VIEW counted AS SELECT count(*) FROM s;
-GRANT SELECT ON counted TO aggregates_reader;
+CREATE VIEW counted_base AS SELECT count(*) > 0 AS some FROM in_base;
+GRANT SELECT ON counted, counted_base, in_base TO aggregates_reader;
 SET ROLE aggregates_reader;
 SELECT count(*) FROM s;
+SELECT count(*) FROM in_base;
 SELECT * FROM counted;
+SELECT * FROM counted_base;
 RESET ROLE;
 GRANT SELECT (t) ON s TO aggregates_reader;
 SET ROLE aggregates_reader;

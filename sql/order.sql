@@ -109,6 +109,23 @@ SELECT * FROM s WHERE run = 7 ORDER BY step LIMIT 2;
 SELECT * FROM s WHERE run = 7 ORDER BY step LIMIT 2 FOR UPDATE;
 ROLLBACK;
 
+-- of pending rows outside the bounds only the key is decoded
+CREATE FOREIGN TABLE w (id int NOT NULL, t text) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+INSERT INTO w SELECT g, 'base' FROM generate_series(1, 100) g;
+CALL strata.drain('w');
+INSERT INTO w SELECT g, repeat(md5(g::text), 10) FROM generate_series(51, 10000) g ORDER BY hashint4(g);
+SET enable_seqscan = off;
+CREATE FUNCTION decoded(query text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+  EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) ' || query INTO plan;
+  RETURN plan -> 0 -> 'Plan' ->> 'Bytes Decompressed';
+END$$;
+SELECT count(*), sum(length(t)) FROM (SELECT * FROM w WHERE id BETWEEN 48 AND 52 ORDER BY id) q;
+SELECT decoded('SELECT * FROM w WHERE id BETWEEN 48 AND 52 ORDER BY id') < 200000 AS few,
+       decoded('SELECT * FROM w WHERE id <= 9000 ORDER BY id') > 2000000 AS most;
+RESET enable_seqscan;
+
 -- all merged
 CALL strata.drain('s');
 CALL strata.drain('n');

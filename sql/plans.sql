@@ -113,6 +113,57 @@ SELECT count(*), count(*) FILTER (WHERE NOT same('SELECT * FROM %t WHERE ' || co
   FROM conditions;
 RESET enable_indexscan;
 SELECT condition FROM conditions WHERE NOT same('SELECT * FROM %t WHERE ' || condition || ' ORDER BY id');
+-- and how many of the 50 row groups they pass over: OR and AND, arrays, rows,
+-- NOT, and what does not exclude anything
+CREATE FUNCTION skips(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE n json;
+BEGIN
+  n := node(plan(replace(query, '%t', 's'), 'ANALYZE, COSTS OFF, TIMING OFF'), 'Row Groups Skipped');
+  RETURN coalesce(n ->> 'Zone Map Filter', '-') || ': ' || (n ->> 'Row Groups Skipped') || CASE WHEN same(query) THEN '' ELSE ' (different)' END;
+END$$;
+SET enable_indexscan = off;
+SELECT skips('SELECT * FROM %t WHERE ' || c || ' ORDER BY id') FROM unnest(ARRAY[
+  'id = 5 OR id = 990', 'id < 21 OR i > 45', 'id < 21 OR i IS NULL', 'i IS NULL OR i IS NOT NULL', 'id < 21 OR i + 1 > 45', 'id < 41 OR (i > 20 AND t < ''t 21'' AND random() >= 0)',
+  '(id > 980 AND i + 1 < 0) OR id = 1', 'NOT (id > 40 AND i > 5)', 'NOT (id > 40 OR i > 5)', 'NOT (id BETWEEN 21 AND 980)', 'NOT id IN (5, 6)',
+  'id BETWEEN 100 AND 120', 'id BETWEEN SYMMETRIC 120 AND 100', 'id IN (5, 500, 990)', 'id = ANY (''{990,NULL,5,500,5}'')', 'id IN (5, 500, 990) OR id BETWEEN 300 AND 310', 'i = ANY (''{2000,-3}'')',
+  'id < ANY (''{20,NULL,10}'')', 'id <= ANY (''{20,21}'')', 'id > ANY (''{990,970}'')', 'id >= ALL (''{961,100}'')', 'id < ALL (''{20,61}'')', 'id > ALL (''{10,NULL}'')', 'id = ALL (''{5,5}'')', 'id = ALL (''{5,6}'')', 'i > ALL (''{}'')', 'i > ANY (''{}'')',
+  '(id, i) > (980, 3)', '(id, i) <= (20, NULL)', '(981, 5) < (id, i)', '(i, id) > (NULL, 1)', '(i, id, t) >= (45, 1, ''a'')', '(id, i) = (5, 0)', '(id, i) < (1, 1) OR (id, i) > (999, 1)',
+  'b', 'NOT b', 'b IS NOT TRUE', 'b IS NOT FALSE', 'b IS UNKNOWN', 'b = (i > 40)', 'id > 980.5', 'id > 980::int8', 'id::int8 = 5', 'i IS NOT DISTINCT FROM 5', 'id = 5 OR NULL', 'id = ANY (NULL::int[]) OR id = 1']) WITH ORDINALITY u (c, o) ORDER BY o;
+-- values that are known when the scan starts: parameters, stable functions,
+-- subqueries, outer rows
+SET plan_cache_mode = force_generic_plan;
+CREATE FUNCTION skipped_by(command text, OUT filter text, OUT skipped text) RETURNS SETOF record LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || command LOOP
+    filter := coalesce(substring(line, 'Zone Map Filter: (.*)'), filter);
+    skipped := substring(line, 'Row Groups Skipped: (.*)');
+    IF skipped IS NOT NULL THEN RETURN NEXT; filter := NULL; END IF;
+  END LOOP;
+END$$;
+PREPARE p (int, int[]) AS SELECT * FROM s WHERE id > $1 OR i = ANY ($2);
+SELECT * FROM skipped_by('EXECUTE p (980, ''{3,40}'')');
+SELECT * FROM skipped_by('EXECUTE p (NULL, ''{3,40}'')');
+SELECT * FROM skipped_by('EXECUTE p (980, NULL)');
+RESET plan_cache_mode;
+SELECT * FROM skipped_by('SELECT * FROM s WHERE ts > now() - (now() - timestamptz ''2026-02-15 12:00+00'')');
+SELECT skipped FROM skipped_by('SELECT * FROM s WHERE id > (SELECT max(id) - 20 FROM h) OR id < (SELECT 3)');
+SELECT skipped FROM skipped_by('SELECT * FROM s WHERE id = ANY (ARRAY(SELECT id FROM h WHERE id % 400 = 1))');
+SELECT skipped FROM skipped_by('SELECT * FROM s WHERE (id, i) > ((SELECT 960), (SELECT 1))');
+SELECT skipped FROM skipped_by('SELECT * FROM (VALUES (10), (500)) v (x), LATERAL (SELECT * FROM s WHERE id BETWEEN x AND x + 30 OR id = -x OFFSET 0) q');
+SELECT skipped FROM skipped_by('SELECT (SELECT max(i) FROM s WHERE id < x) FROM (VALUES (10), (500)) v (x)');
+RESET enable_indexscan;
+-- a row comparison is a range of a key, too
+SET enable_seqscan = off;
+EXPLAIN (COSTS OFF) SELECT * FROM s WHERE (id, i) > (500, 3) ORDER BY id, i LIMIT 5;
+EXPLAIN (COSTS OFF) SELECT * FROM s WHERE ROW(500, 3) >= ROW(id, i) ORDER BY id DESC LIMIT 5;
+SELECT same('SELECT * FROM %t WHERE (id, i) > (500, 3) ORDER BY id, i LIMIT 50'), same('SELECT * FROM %t WHERE ROW(500, 3) >= ROW(id, i) ORDER BY id DESC LIMIT 50');
+RESET enable_seqscan;
+-- what a security barrier hides is not looked at early, in no part of an OR
+CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM s WHERE i > 5;
+SELECT * FROM skipped_by('SELECT * FROM barrier WHERE id < 10 OR id > 990');
+SELECT * FROM skipped_by('SELECT * FROM barrier WHERE f < 10 OR n > 990');
+DROP VIEW barrier;
 
 -- NULLS FIRST and LAST, ASC and DESC, of the key and other columns, and what is
 -- built on that order (P60)

@@ -144,11 +144,11 @@ typedef RelFileLocator StrataFileId;
 
 /* The role a scan's rights are checked for, InvalidOid: the current one. */
 #if PG_VERSION_NUM < 160000
-#define strata_scan_role(plan, estate) \
-	(exec_rt_fetch((plan)->scan.scanrelid, estate)->checkAsUser)
+#define strata_scan_role(plan, relid, estate) \
+	(exec_rt_fetch(relid, estate)->checkAsUser)
 #define strata_plan_role(root, rel)	(planner_rt_fetch((rel)->relid, root)->checkAsUser)
 #else
-#define strata_scan_role(plan, estate)	((plan)->checkAsUser)
+#define strata_scan_role(plan, relid, estate)	((void) (relid), (plan)->checkAsUser)
 #define strata_plan_role(root, rel)		((rel)->userid)
 #endif
 

@@ -103,9 +103,10 @@ extern void strata_group_fetch(StrataGroupReader *reader, uint32 row,
 
 /*
  * The same into the arrays that strata_group_fetch filled from this reader
- * before: what is not needed is null there already.
+ * before: what is not needed is null there already.  True, for callers that
+ * end with this call.
  */
-extern void strata_group_fetch_again(StrataGroupReader *reader, uint32 row,
+extern bool strata_group_fetch_again(StrataGroupReader *reader, uint32 row,
 									 Datum *values, bool *isnull);
 
 /* Key columns of a row only, in key order; same lifetime. */

@@ -23,7 +23,7 @@
  */
 /* decompressing and decoding a page's worth of raw column data */
 #define DECODE_PAGE_COST	2.0
-/* the same of a stored page of the log */
+/* the same of a stored page of the log, beside the values needed */
 #define DECODE_PENDING_COST 0.6
 /* opening a row group: footer and key hashes */
 #define OPEN_GROUP_COST		2.0
@@ -31,6 +31,8 @@
 #define SUPERSEDE_OPERATORS	20
 /* descending the key index and the hash of pending keys, in operator calls */
 #define PROBE_OPERATORS		150
+/* reading the key of a pending row and comparing it, in operator calls */
+#define KEY_OPERATORS		3
 /* one row of a row group by its number, in operator calls: from where the one
  * before was, and for each column from anywhere */
 #define FETCH_OPERATORS		6
@@ -47,6 +49,16 @@ double
 strata_needed_fraction(const StrataPlanInfo *info)
 {
 	return info->all_width > 0 ? info->needed_width / info->all_width : 1;
+}
+
+/* What it costs to read that share of the log, and the columns needed of so
+ * many rows. */
+static Cost
+pending_cost(const StrataPlanInfo *info, double share, double rows)
+{
+	return seq_page_cost / BLCKSZ *
+		((1 + DECODE_PENDING_COST) * share * info->pending_bytes +
+		 DECODE_PAGE_COST * rows * info->needed_width);
 }
 
 /* What evaluating the clauses that stay with the executor costs. */
@@ -101,8 +113,7 @@ strata_cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, 
 	/* one process reads the pending rows, each finds out what they supersede */
 	if (info->ngroups > 0)
 		startup += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
-	/* pending rows are read whole, and were written less tightly */
-	run += (1 + DECODE_PENDING_COST) * seq_page_cost * info->pending_bytes / BLCKSZ;
+	run += pending_cost(info, 1, info->pending_rows);
 	run += info->pending_rows * (cpu_tuple_cost + cpu_operator_cost * info->needed_columns);
 
 	/* shard pages and the first log page, so that no lookup costs more */
@@ -130,18 +141,22 @@ touch_cost(double touched, double pages)
 
 /*
  * What decoding costs, each of so many times, when hits rows from anywhere are
- * read: a vector for each column.  Vectors that stay in the cache are decoded
- * once.
+ * read: a vector for each column.  A vector that is come back to is decoded
+ * again as far as not all fit the cache.  What does fit may be there from
+ * before or not: half of the cost is not far from either.
  */
 static Cost
 scattered_decode_cost(const StrataPlanInfo *info, double hits, double loops)
 {
-	double		all = info->base_raw * strata_needed_fraction(info);
-	double bytes = hits * loops * Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES);
+	double		all = Max(info->base_raw * strata_needed_fraction(info), 1);
+	double		bytes = hits * loops *
+		Max(info->needed_width, (double) info->needed_columns * VECTOR_BYTES);
+	double		cached = Min(strata_cache_size * 1024.0 / all, 1);
+	double		distinct = Min(2 * all * bytes / (2 * all + bytes), bytes);
 
-	if (all <= strata_cache_size * 1024.0)
-		bytes = Min(bytes, all);
-	return DECODE_PAGE_COST * seq_page_cost * bytes / BLCKSZ / loops;
+	distinct = Min(distinct, all);
+	bytes = distinct + (bytes - distinct) * (1 - cached);
+	return (1 - cached / 2) * DECODE_PAGE_COST * seq_page_cost * bytes / BLCKSZ / loops;
 }
 
 /* How often a path with these outer relations will run: at least so often. */
@@ -203,9 +218,15 @@ strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info
 	*total_cost = startup + run;
 }
 
+static Cost
+sort_cost(double rows)
+{
+	return rows * cpu_tuple_cost + 2 * cpu_operator_cost * rows * log(Max(rows, 2)) / log(2);
+}
+
 /*
  * A scan in key order of the share of all keys that is within bounds.  All
- * pending rows are read and sorted first.
+ * pending keys are read first, and the rows within bounds sorted.
  */
 void
 strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double share,
@@ -223,9 +244,9 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 
 	if (info->pending_rows > 0)
 	{
-		startup += (1 + DECODE_PENDING_COST) * seq_page_cost * info->pending_bytes / BLCKSZ +
-			info->pending_rows * cpu_tuple_cost;
-		startup += 2 * cpu_operator_cost * sorted * log(Max(sorted, 2)) / log(2);
+		/* the keys of all, the other columns of those within bounds */
+		startup += pending_cost(info, Min((info->key_width + share * info->needed_width) / Max(info->all_width, 1), 1), sorted);
+		startup += info->pending_rows * KEY_OPERATORS * cpu_operator_cost + sort_cost(sorted);
 		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
 	}
 	startup += PROBE_OPERATORS * cpu_operator_cost;
@@ -256,17 +277,22 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 	*total_cost = startup + run;
 }
 
-/* Counting the rows of a table: the keys of pending rows are read, no more. */
+/*
+ * Counting the rows of a table, and finding so many ends of its key: the keys
+ * of pending rows are read, and for each end sorted.
+ */
 void
-strata_cost_count(const StrataPlanInfo *info, Cost *startup_cost, Cost *total_cost)
+strata_cost_count(const StrataPlanInfo *info, int nends, Cost *startup_cost, Cost *total_cost)
 {
-	Cost		cost = seq_page_cost;
+	Cost		cost = seq_page_cost * (1 + nends);
 
 	if (info->pending_rows > 0)
 	{
 		cost += seq_page_cost * info->pending_bytes / BLCKSZ;
 		if (info->ngroups > 0)
 			cost += info->pending_rows * SUPERSEDE_OPERATORS * cpu_operator_cost;
+		cost += nends * (pending_cost(info, info->key_width / Max(info->all_width, 1), 0) +
+						 sort_cost(info->pending_rows));
 	}
 	*startup_cost = cost;
 	*total_cost = cost + cpu_tuple_cost;

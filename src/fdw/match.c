@@ -22,6 +22,7 @@
 #include "access/nbtree.h"
 #include "access/stratnum.h"
 #include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
 #include "optimizer/clauses.h"
@@ -270,9 +271,34 @@ match_bound(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column
 }
 
 /*
+ * What a row comparison says of its first columns alone: rows that are equal in
+ * them may pass, by the others.
+ */
+Expr *
+strata_leading_comparison(const RowCompareExpr *clause)
+{
+	Oid			opfamily = linitial_oid(clause->opfamilies);
+	Oid			op = linitial_oid(clause->opnos);
+	int			strategy;
+	Oid			lefttype;
+	Oid			righttype;
+
+	get_op_opfamily_properties(op, opfamily, false, &strategy, &lefttype, &righttype);
+	if (strategy == BTLessStrategyNumber)
+		strategy = BTLessEqualStrategyNumber;
+	else if (strategy == BTGreaterStrategyNumber)
+		strategy = BTGreaterEqualStrategyNumber;
+	op = get_opfamily_member(opfamily, lefttype, righttype, strategy);
+	if (!OidIsValid(op))
+		return NULL;
+	return make_opclause(op, BOOLOID, false, linitial(clause->largs), linitial(clause->rargs),
+						 InvalidOid, linitial_oid(clause->inputcollids));
+}
+
+/*
  * Conditions that the B-tree family understands and that follow from this
- * clause on a key column, by the support function of its own function: LIKE and
- * regular expressions with a fixed prefix, starts_with, subnets.  Whether they
+ * clause on a key column: from a row comparison, and, by the support function
+ * of the clause's own function, from LIKE and regular expressions with a fixed prefix, starts_with, subnets.  Whether they
  * follow under the key's collation is for that function to say.  The clause
  * itself stays with the executor.
  */
@@ -288,6 +314,12 @@ derived_conditions(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int
 
 	if (rinfo->pseudoconstant || !restriction_is_securely_promotable(rinfo, rel))
 		return NIL;
+	if (IsA(rinfo->clause, RowCompareExpr))
+	{
+		Expr	   *leading = strata_leading_comparison((RowCompareExpr *) rinfo->clause);
+
+		return leading ? list_make1(make_simple_restrictinfo(root, leading)) : NIL;
+	}
 	if (is_opclause(rinfo->clause))
 	{
 		OpExpr	   *clause = (OpExpr *) rinfo->clause;

@@ -276,14 +276,20 @@ strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 		baserel->rows = clamp_row_est(Min(baserel->rows, lookup_keys(&matches)));
 }
 
-/* The correlation of a column with the order of rows, squared. */
+/*
+ * The correlation of a column with the order of base rows, squared.  ANALYZE
+ * sees pending rows before them: a share p of rows in no order takes the
+ * correlation of the others times (1 - p)^2.
+ */
 static double
-column_correlation(PlannerInfo *root, RelOptInfo *rel, AttrNumber attnum)
+column_correlation(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info,
+				   AttrNumber attnum)
 {
 	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
 	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
 										Int16GetDatum(attnum), BoolGetDatum(rte->inh));
 	AttStatsSlot slot;
+	double		base = info->base_rows / Max(info->base_rows + info->pending_rows, 1);
 	double		result = 0;
 
 	if (!HeapTupleIsValid(tuple))
@@ -292,21 +298,78 @@ column_correlation(PlannerInfo *root, RelOptInfo *rel, AttrNumber attnum)
 						 ATTSTATSSLOT_NUMBERS))
 	{
 		if (slot.nnumbers == 1)
-			result = slot.numbers[0] * slot.numbers[0];
+			result = Min(slot.numbers[0] * slot.numbers[0] / pow(Max(base, 0.5), 4), 1);
 		free_attstatsslot(&slot);
 	}
 	ReleaseSysCache(tuple);
 	return result;
 }
 
+/* Clauses that zone maps judge by the same column. */
+typedef struct ZoneClauses
+{
+	AttrNumber	attnum;			/* 0: by several */
+	double		correlation;	/* the least */
+	double		pieces;			/* places where rows that pass may lie together */
+	List	   *clauses;
+} ZoneClauses;
+
+/* What zone maps can judge of a clause; false if nothing. */
+static bool
+zone_clause(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info, RestrictInfo *rinfo,
+			ZoneClauses *result)
+{
+	StrataPruneTerms terms;
+	ListCell   *attr;
+	ListCell   *kind;
+	ListCell   *expr;
+
+	strata_prune_plan(root, rel, list_make1(rinfo), &terms);
+	if (terms.attrs == NIL)
+		return false;
+
+	memset(result, 0, sizeof(ZoneClauses));
+	result->correlation = 1;
+	result->clauses = list_make1(rinfo);
+	expr = list_head(terms.exprs);
+	forboth(attr, terms.attrs, kind, terms.kinds)
+	{
+		AttrNumber	attnum = lfirst_int(attr);
+		double		pieces = 1;
+
+		switch ((StrataPruneKind) lfirst_int(kind))
+		{
+			case STRATA_PRUNE_AND:
+			case STRATA_PRUNE_OR:
+				continue;
+			case STRATA_PRUNE_NULL:
+			case STRATA_PRUNE_NOT_NULL:
+				/* where nulls are is not known */
+				result->correlation = 0;
+				break;
+			case STRATA_PRUNE_ANY:
+				pieces = estimate_array_length(lfirst(expr));
+				/* FALLTHROUGH */
+			default:
+				result->correlation = Min(result->correlation,
+										  column_correlation(root, rel, info, attnum));
+				expr = lnext(terms.exprs, expr);
+		}
+		result->attnum = result->pieces == 0 || result->attnum == attnum ? attnum : 0;
+		result->pieces += pieces;
+	}
+	return true;
+}
+
 /*
  * The share of the row groups that zone maps leave to read: of a column whose
- * values follow the order of rows, the share that passes and one group more.
+ * values follow the order of rows, the share that passes and one group more
+ * for each place where such rows lie.
  */
 static double
 zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
 {
-	List	   *judged[2] = {NIL, NIL}; /* attribute numbers, their clauses */
+	List	   *judged = NIL;	/* ZoneClauses */
 	double		result = 1;
 	ListCell   *lc;
 	ListCell   *lc2;
@@ -316,33 +379,38 @@ zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
 
 	foreach (lc, rel->baserestrictinfo)
 	{
-		List	   *attrs;
-		List	   *kinds;
-		List	   *ops;
-		List	   *exprs;
-		int			i = 0;
+		ZoneClauses new;
+		ZoneClauses *same = NULL;
 
-		/* an array's elements may lie anywhere between the least and the greatest */
-		strata_prune_plan(root, rel, list_make1(lfirst(lc)), &attrs, &kinds, &ops, &exprs);
-		if (attrs == NIL || linitial_int(kinds) != STRATA_PRUNE_OPERATOR)
+		if (!zone_clause(root, rel, info, lfirst_node(RestrictInfo, lc), &new))
 			continue;
-		while (i < list_length(judged[0]) && list_nth_int(judged[0], i) != linitial_int(attrs))
-			i++;
-		if (i < list_length(judged[0]))
-			lfirst(list_nth_cell(judged[1], i)) = lappend(list_nth(judged[1], i), lfirst(lc));
+		foreach (lc2, judged)
+		{
+			ZoneClauses *old = (ZoneClauses *) lfirst(lc2);
+
+			if (old->attnum == new.attnum &&new.attnum != 0)
+				same = old;
+		}
+		if (same != NULL)
+		{
+			same->clauses = list_concat(same->clauses, new.clauses);
+			same->correlation = Min(same->correlation, new.correlation);
+			same->pieces = Max(same->pieces, new.pieces);
+		}
 		else
 		{
-			judged[0] = lappend_int(judged[0], linitial_int(attrs));
-			judged[1] = lappend(judged[1], list_make1(lfirst(lc)));
+			same = palloc(sizeof(ZoneClauses));
+			*same = new;
+			judged = lappend(judged, same);
 		}
 	}
-	forboth(lc, judged[0], lc2, judged[1])
+	foreach (lc, judged)
 	{
-		double		correlation = column_correlation(root, rel, lfirst_int(lc));
-		double		share = clauselist_selectivity(root, (List *) lfirst(lc2), 0, JOIN_INNER, NULL);
+		ZoneClauses *zone = (ZoneClauses *) lfirst(lc);
+		double		share = clauselist_selectivity(root, zone->clauses, 0, JOIN_INNER, NULL);
 
-		share = Min(share + 1 / info->ngroups, 1);
-		result = Min(result, 1 - correlation * (1 - share));
+		share = Min(share + zone->pieces / info->ngroups, 1);
+		result = Min(result, 1 - zone->correlation * (1 - share));
 	}
 	return result;
 }
@@ -533,7 +601,7 @@ strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid
 	add_partial_scan_path(root, baserel);
 	if (info->has_index)
 	{
-		info->correlation = column_correlation(root, baserel, info->key.attnum[0]);
+		info->correlation = column_correlation(root, baserel, info, info->key.attnum[0]);
 		add_range_paths(root, baserel, baserel->lateral_relids, false);
 	}
 
@@ -580,9 +648,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	List	   *recheck_quals = NIL;
 	List	   *lookup_ops = NIL;
 	List	   *exprs = NIL;
-	List	   *prune_attrs = NIL;
-	List	   *prune_kinds = NIL;
-	List	   *prune_ops = NIL;
+	StrataPruneTerms prune = {NIL};
 	List	   *private = NIL;
 	List	   *quals;
 	StrataKeyMatches matches;
@@ -592,7 +658,12 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	ListCell   *lc;
 
 	if (IS_UPPER_REL(baserel))
-		return strata_count_plan(best_path, tlist);
+	{
+		/* the relation that is counted says what is known of it */
+		RelOptInfo *counted = find_base_rel(root, intVal(linitial(best_path->fdw_private)));
+
+		return strata_count_plan(best_path, (StrataPlanInfo *) counted->fdw_private, tlist);
+	}
 
 	matches.array = -1;
 	if (list_length(best_path->fdw_private) == 2)
@@ -631,11 +702,8 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 
 	if (lookup_ops == NIL && direction == 0 && info->layer == STRATA_LAYER_ALL)
 	{
-		List	   *prune_exprs;
-
-		strata_prune_plan(root, baserel, local_clauses, &prune_attrs, &prune_kinds, &prune_ops,
-						  &prune_exprs);
-		exprs = list_concat(exprs, prune_exprs);
+		strata_prune_plan(root, baserel, local_clauses, &prune);
+		exprs = prune.exprs;
 	}
 
 	/* in the order of StrataScanPrivate */
@@ -643,9 +711,9 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, decoded_attrs(baserel, foreigntableid, quals));
 	private = lappend(private, lookup_ops);
 	private = lappend(private, makeInteger(matches.array));
-	private = lappend(private, prune_attrs);
-	private = lappend(private, prune_kinds);
-	private = lappend(private, prune_ops);
+	private = lappend(private, prune.attrs);
+	private = lappend(private, prune.kinds);
+	private = lappend(private, prune.ops);
 	private = lappend(private,
 					  makeInteger(bms_is_member(baserel->relid, root->all_result_relids) ?
 									  root->parse->commandType :
@@ -655,6 +723,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, bounds.ops);
 	private = lappend(private, bound_attrs);
 	private = lappend(private, makeInteger(0));
+	private = lappend(private, NIL);
 	Assert(list_length(private) == STRATA_SCAN_PRIVATE_LENGTH);
 
 	return make_foreignscan(tlist, quals, baserel->relid, exprs, private, NIL, recheck_quals,

@@ -47,7 +47,12 @@ extern void strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo
 							   double keys, double rows, Cost *startup_cost, Cost *total_cost);
 extern void strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 							  double share, double rows, Cost *startup_cost, Cost *total_cost);
-extern void strata_cost_count(const StrataPlanInfo *info, Cost *startup_cost, Cost *total_cost);
+extern void strata_cost_count(const StrataPlanInfo *info, int nends, Cost *startup_cost,
+							  Cost *total_cost);
+
+/* ---- count.c ---- */
+
+extern ForeignScan *strata_count_plan(ForeignPath *path, const StrataPlanInfo *info, List *tlist);
 
 /* Share of the stored bytes that the needed columns are. */
 extern double strata_needed_fraction(const StrataPlanInfo *info);

@@ -7,10 +7,12 @@
  * cannot hold a row that passes.  Asked about base row groups alone: a
  * pending row must be seen whatever it holds, for it may hide a base row.
  *
- * A clause counts when its operator belongs to the column's default B-tree
- * family, compares under the column's own collation, and may be looked at
- * before a security barrier's clauses.  A zone counts when it was recorded
- * with the column's present type and collation.
+ * A comparison counts when its operator belongs to the column's default B-tree
+ * family and compares under the column's own collation, a clause when it may be
+ * looked at before a security barrier's clauses.  A zone counts when it was
+ * recorded with the column's present type and collation.
+ *
+ * Clauses are kept as terms, AND and OR before their arguments.
  *
  * IDENTIFICATION
  *	  src/fdw/prune.c
@@ -36,17 +38,19 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-/* What is known of a clause's value in this (re)start of the scan. */
+/* What is known of a term's value in this (re)start of the scan. */
 typedef enum PruneValue
 {
 	PRUNE_NOTHING_PASSES,		/* null: no row passes */
-	PRUNE_RANGE					/* rows between low and high may pass */
+	PRUNE_EVERYTHING_PASSES,	/* ALL of no elements */
+	PRUNE_COMPARE				/* with the elements */
 } PruneValue;
 
-typedef struct PruneClause
+typedef struct PruneTerm
 {
-	AttrNumber	attnum;
 	StrataPruneKind kind;
+	int			next;			/* the term behind this one and what is in it */
+	AttrNumber	attnum;			/* 0 for AND and OR */
 	int			strategy;		/* of the operator */
 	Oid			collation;
 
@@ -55,17 +59,17 @@ typedef struct PruneClause
 	int16		valuelen;		/* of a single value */
 	bool		valuebyval;
 	FmgrInfo	cmp;			/* column against value */
-	FmgrInfo	value_cmp;		/* value against value, ANY only */
+	FmgrInfo	value_cmp;		/* value against value, of arrays only */
 
 	PruneValue	state;
-	Datum		low;			/* the value, or the array's least and */
-	Datum		high;			/* greatest element */
-} PruneClause;
+	Datum	   *elements;		/* of the array, ascending, none null; or the value */
+	int			nelements;
+} PruneTerm;
 
 struct StrataPrune
 {
-	int			nclauses;
-	PruneClause clauses[FLEXIBLE_ARRAY_MEMBER];
+	int			nterms;
+	PruneTerm	terms[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /*
@@ -110,7 +114,7 @@ is_prunable_operator(Oid op, Oid opfamily, Oid opcintype, bool array)
 		!OidIsValid(get_opfamily_proc(opfamily, lefttype, righttype, BTORDER_PROC)))
 		return false;
 	if (array &&
-		(strategy != BTEqualStrategyNumber || IsPolymorphicType(righttype) ||
+		(IsPolymorphicType(righttype) ||
 		 !OidIsValid(get_opfamily_proc(opfamily, righttype, righttype, BTORDER_PROC))))
 		return false;
 	return true;
@@ -127,19 +131,80 @@ is_prunable_value(PlannerInfo *root, const RelOptInfo *rel, Node *value)
 		!contain_subplans(value);
 }
 
-/*
- * The column of a clause that tests one of type boolean without an operator,
- * which is also what the planner makes of = true and = false; NULL if it is
- * none.  value is what the column must be, of kind STRATA_PRUNE_OPERATOR.
- */
-static Node *
-boolean_column(Node *clause, StrataPruneKind *kind, bool *value)
+/* Put a term behind the others; value NULL: it has none. */
+static void
+add_term(StrataPruneTerms *terms, StrataPruneKind kind, int attnum, Oid op, Node *value)
 {
-	*kind = STRATA_PRUNE_OPERATOR;
-	*value = true;
+	terms->attrs = lappend_int(terms->attrs, attnum);
+	terms->kinds = lappend_int(terms->kinds, kind);
+	terms->ops = lappend_oid(terms->ops, op);
+	if (value != NULL)
+		terms->exprs = lappend(terms->exprs, value);
+}
+
+static void
+add_terms(StrataPruneTerms *terms, const StrataPruneTerms *more)
+{
+	terms->attrs = list_concat(terms->attrs, more->attrs);
+	terms->kinds = list_concat(terms->kinds, more->kinds);
+	terms->ops = list_concat(terms->ops, more->ops);
+	terms->exprs = list_concat(terms->exprs, more->exprs);
+}
+
+/* The comparison of a column with a value, or with an array's elements. */
+static bool
+add_comparison(PlannerInfo *root, const RelOptInfo *rel, StrataPruneKind kind, Node *left, Oid op,
+			   Node *right, Oid inputcollid, StrataPruneTerms *terms)
+{
+	Oid			opfamily;
+	Oid			opcintype;
+	Oid			collation;
+	AttrNumber	attnum = prunable_column(left, rel, &opfamily, &opcintype, &collation);
+
+	if (attnum == InvalidAttrNumber && kind == STRATA_PRUNE_OPERATOR)
+	{
+		Node	   *swap = left;
+
+		left = right;
+		right = swap;
+		op = get_commutator(op);
+		attnum = prunable_column(left, rel, &opfamily, &opcintype, &collation);
+	}
+	if (attnum == InvalidAttrNumber || inputcollid != collation ||
+		!is_prunable_operator(op, opfamily, opcintype, kind != STRATA_PRUNE_OPERATOR) ||
+		!is_prunable_value(root, rel, right))
+		return false;
+	add_term(terms, kind, attnum, op, right);
+	return true;
+}
+
+static bool
+add_null_test(const RelOptInfo *rel, Node *column, StrataPruneKind kind, StrataPruneTerms *terms)
+{
+	Oid			opfamily;
+	Oid			opcintype;
+	Oid			collation;
+	AttrNumber	attnum = prunable_column(column, rel, &opfamily, &opcintype, &collation);
+
+	if (attnum == InvalidAttrNumber)
+		return false;
+	add_term(terms, kind, attnum, InvalidOid, NULL);
+	return true;
+}
+
+/*
+ * A clause that tests a column of type boolean without an operator, which is
+ * also what the planner makes of = true and = false.
+ */
+static bool
+add_boolean(PlannerInfo *root, const RelOptInfo *rel, Node *clause, StrataPruneTerms *terms)
+{
+	bool		value = true;
+	bool		or_null = false;
+
 	if (is_notclause(clause))
 	{
-		*value = false;
+		value = false;
 		clause = (Node *) get_notclausearg(clause);
 	}
 	else if (IsA(clause, BooleanTest))
@@ -149,184 +214,208 @@ boolean_column(Node *clause, StrataPruneKind *kind, bool *value)
 		clause = (Node *) test->arg;
 		switch (test->booltesttype)
 		{
-			case IS_TRUE:
-				break;
-			case IS_FALSE:
-				*value = false;
-				break;
 			case IS_UNKNOWN:
-				*kind = STRATA_PRUNE_NULL;
-				break;
+				return add_null_test(rel, clause, STRATA_PRUNE_NULL, terms);
 			case IS_NOT_UNKNOWN:
-				*kind = STRATA_PRUNE_NOT_NULL;
-				break;
+				return add_null_test(rel, clause, STRATA_PRUNE_NOT_NULL, terms);
 			default:
-				return NULL;
+				value = test->booltesttype == IS_TRUE || test->booltesttype == IS_NOT_FALSE;
+				or_null = test->booltesttype == IS_NOT_TRUE || test->booltesttype == IS_NOT_FALSE;
 		}
 	}
-	return exprType(clause) == BOOLOID ? clause : NULL;
+	if (exprType(clause) == BOOLOID)
+	{
+		StrataPruneTerms compared = {NIL};
+
+		if (!add_comparison(root, rel, STRATA_PRUNE_OPERATOR, clause, BooleanEqualOperator,
+							makeBoolConst(value, false), InvalidOid, &compared))
+			return false;
+		if (or_null)
+		{
+			add_term(terms, STRATA_PRUNE_OR, 2, InvalidOid, NULL);
+			add_null_test(rel, clause, STRATA_PRUNE_NULL, terms);
+		}
+		add_terms(terms, &compared);
+		return true;
+	}
+	return false;
 }
 
 /*
- * Pick the clauses among scan_clauses (RestrictInfo) that zone maps can
- * judge.
+ * Add what zone maps can judge of a clause: of AND one argument will do, of OR
+ * it takes all.  False if there is nothing.
+ */
+static bool
+add_clause(PlannerInfo *root, const RelOptInfo *rel, Node *clause, StrataPruneTerms *terms)
+{
+	if (is_orclause(clause) || is_andclause(clause))
+	{
+		StrataPruneTerms found = {NIL};
+		int			n = 0;
+		ListCell   *lc;
+
+		foreach (lc, ((BoolExpr *) clause)->args)
+		{
+			if (add_clause(root, rel, lfirst(lc), &found))
+				n++;
+			else if (is_orclause(clause))
+				return false;
+		}
+		if (n > 1)
+			add_term(terms, is_orclause(clause) ? STRATA_PRUNE_OR : STRATA_PRUNE_AND, n,
+					 InvalidOid, NULL);
+		add_terms(terms, &found);
+		return n > 0;
+	}
+	if (IsA(clause, NullTest))
+	{
+		NullTest   *test = (NullTest *) clause;
+
+		/* a row's own IS NULL looks into the row */
+		return !test->argisrow &&
+			add_null_test(rel, (Node *) test->arg,
+						  test->nulltesttype == IS_NULL ? STRATA_PRUNE_NULL : STRATA_PRUNE_NOT_NULL,
+						  terms);
+	}
+	if (IsA(clause, RowCompareExpr))
+		clause = (Node *) strata_leading_comparison((RowCompareExpr *) clause);
+	if (clause != NULL && is_opclause(clause))
+	{
+		OpExpr	   *opexpr = (OpExpr *) clause;
+
+		return list_length(opexpr->args) == 2 &&
+			add_comparison(root, rel, STRATA_PRUNE_OPERATOR, linitial(opexpr->args), opexpr->opno,
+						   lsecond(opexpr->args), opexpr->inputcollid, terms);
+	}
+	if (clause != NULL && IsA(clause, ScalarArrayOpExpr))
+	{
+		ScalarArrayOpExpr *opexpr = (ScalarArrayOpExpr *) clause;
+
+		return add_comparison(root, rel, opexpr->useOr ? STRATA_PRUNE_ANY : STRATA_PRUNE_ALL,
+							  linitial(opexpr->args), opexpr->opno, lsecond(opexpr->args),
+							  opexpr->inputcollid, terms);
+	}
+	return clause != NULL && add_boolean(root, rel, clause, terms);
+}
+
+/*
+ * What zone maps can judge of scan_clauses (RestrictInfo).
  */
 void
-strata_prune_plan(PlannerInfo *root, RelOptInfo *rel, List *scan_clauses, List **attrs,
-				  List **kinds, List **ops, List **exprs)
+strata_prune_plan(PlannerInfo *root, RelOptInfo *rel, List *scan_clauses, StrataPruneTerms *terms)
 {
 	ListCell   *lc;
 
-	*attrs = *kinds = *ops = *exprs = NIL;
-
+	memset(terms, 0, sizeof(StrataPruneTerms));
 	foreach (lc, scan_clauses)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
-		Node	   *clause = (Node *) rinfo->clause;
-		AttrNumber	attnum;
-		StrataPruneKind kind;
-		Oid			op = InvalidOid;
-		Node	   *value = NULL;
-		Oid			opfamily;
-		Oid			opcintype;
-		Oid			collation;
 
-		if (rinfo->pseudoconstant || !restriction_is_securely_promotable(rinfo, rel))
-			continue;
-
-		if (IsA(clause, NullTest))
-		{
-			NullTest   *test = (NullTest *) clause;
-
-			/* a row's own IS NULL looks into the row */
-			if (test->argisrow)
-				continue;
-			attnum = prunable_column((Node *) test->arg, rel, &opfamily, &opcintype, &collation);
-			if (attnum == InvalidAttrNumber)
-				continue;
-			kind = test->nulltesttype == IS_NULL ? STRATA_PRUNE_NULL : STRATA_PRUNE_NOT_NULL;
-		}
-		else if (is_opclause(clause))
-		{
-			OpExpr	   *opexpr = (OpExpr *) clause;
-
-			if (list_length(opexpr->args) != 2)
-				continue;
-			kind = STRATA_PRUNE_OPERATOR;
-			op = opexpr->opno;
-			value = lsecond(opexpr->args);
-			attnum = prunable_column(linitial(opexpr->args), rel, &opfamily, &opcintype,
-									 &collation);
-			if (attnum == InvalidAttrNumber)
-			{
-				op = get_commutator(op);
-				value = linitial(opexpr->args);
-				attnum = prunable_column(lsecond(opexpr->args), rel, &opfamily, &opcintype,
-										 &collation);
-			}
-			if (attnum == InvalidAttrNumber || opexpr->inputcollid != collation)
-				continue;
-		}
-		else if (IsA(clause, ScalarArrayOpExpr))
-		{
-			ScalarArrayOpExpr *opexpr = (ScalarArrayOpExpr *) clause;
-
-			kind = STRATA_PRUNE_ANY;
-			op = opexpr->opno;
-			value = lsecond(opexpr->args);
-			attnum = prunable_column(linitial(opexpr->args), rel, &opfamily, &opcintype,
-									 &collation);
-			if (attnum == InvalidAttrNumber || !opexpr->useOr || opexpr->inputcollid != collation)
-				continue;
-		}
-		else
-		{
-			bool		truth;
-			Node	   *column = boolean_column(clause, &kind, &truth);
-
-			attnum = prunable_column(column, rel, &opfamily, &opcintype, &collation);
-			if (attnum == InvalidAttrNumber)
-				continue;
-			if (kind == STRATA_PRUNE_OPERATOR)
-			{
-				op = BooleanEqualOperator;
-				value = makeBoolConst(truth, false);
-			}
-		}
-
-		if (value != NULL &&
-			(!is_prunable_operator(op, opfamily, opcintype, kind == STRATA_PRUNE_ANY) ||
-			 !is_prunable_value(root, rel, value)))
-			continue;
-
-		*attrs = lappend_int(*attrs, attnum);
-		*kinds = lappend_int(*kinds, kind);
-		*ops = lappend_oid(*ops, op);
-		if (value != NULL)
-			*exprs = lappend(*exprs, value);
+		if (!rinfo->pseudoconstant && restriction_is_securely_promotable(rinfo, rel))
+			add_clause(root, rel, (Node *) rinfo->clause, terms);
 	}
+}
+
+static void
+prepare_comparison(PruneTerm *term, const StrataStore *store, Oid op, Expr *expr, PlanState *parent)
+{
+	Form_pg_attribute att = TupleDescAttr(store->desc, term->attnum - 1);
+	TypeCacheEntry *typentry = lookup_type_cache(getBaseType(att->atttypid),
+												 TYPECACHE_BTREE_OPFAMILY);
+	Oid			lefttype;
+	Oid			valuetype;
+
+	term->collation = att->attcollation;
+	get_op_opfamily_properties(op, typentry->btree_opf, false, &term->strategy, &lefttype,
+							   &valuetype);
+	fmgr_info(get_opfamily_proc(typentry->btree_opf, lefttype, valuetype, BTORDER_PROC),
+			  &term->cmp);
+	if (term->kind != STRATA_PRUNE_OPERATOR)
+		fmgr_info(get_opfamily_proc(typentry->btree_opf, valuetype, valuetype, BTORDER_PROC),
+				  &term->value_cmp);
+
+	/* a polymorphic operator says nothing of its value's type, the value does */
+	if (IsPolymorphicType(valuetype))
+		valuetype = exprType((Node *) expr);
+	get_typlenbyval(valuetype, &term->valuelen, &term->valuebyval);
+	term->expr = ExecInitExpr(expr, parent);
+}
+
+/* Take over the term at i, and what is in it; returns the one behind. */
+static int
+begin_term(StrataPrune *prune, int i, const StrataStore *store, const StrataPruneTerms *terms,
+		   ListCell **expr, PlanState *parent)
+{
+	PruneTerm  *term = &prune->terms[i];
+	int			attnum = list_nth_int(terms->attrs, i);
+
+	term->kind = list_nth_int(terms->kinds, i);
+	term->next = i + 1;
+	switch (term->kind)
+	{
+		case STRATA_PRUNE_AND:
+		case STRATA_PRUNE_OR:
+			for (int n = 0; n < attnum; n++)
+				term->next = begin_term(prune, term->next, store, terms, expr, parent);
+			break;
+		case STRATA_PRUNE_NULL:
+		case STRATA_PRUNE_NOT_NULL:
+			term->attnum = attnum;
+			break;
+		default:
+			term->attnum = attnum;
+			prepare_comparison(term, store, list_nth_oid(terms->ops, i), lfirst(*expr), parent);
+			*expr = lnext(terms->exprs, *expr);
+	}
+	return term->next;
+}
+
+static void
+get_terms(const ForeignScan *plan, StrataPruneTerms *terms)
+{
+	terms->attrs = list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS);
+	terms->kinds = list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_KINDS);
+	terms->ops = list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_OPS);
+	terms->exprs = plan->fdw_exprs;
 }
 
 /*
- * Prepare the clauses chosen by strata_prune_plan; NULL when there are none.
- * exprs are initialised with parent, in CurrentMemoryContext.
+ * Prepare the terms of a scan that is neither a lookup nor a range; NULL when
+ * there are none.  Values are initialised with parent, in CurrentMemoryContext.
  */
 StrataPrune *
-strata_prune_begin(StrataStore *store, List *attrs, List *kinds, List *ops, List *exprs,
-				   PlanState *parent)
+strata_prune_begin(const StrataStore *store, const ForeignScan *plan, PlanState *parent)
 {
 	StrataPrune *prune;
-	ListCell   *attr;
-	ListCell   *kind;
-	ListCell   *op;
-	ListCell   *expr = list_head(exprs);
+	StrataPruneTerms terms;
+	ListCell   *expr;
+	int			i = 0;
 
-	if (attrs == NIL)
+	get_terms(plan, &terms);
+	if (terms.attrs == NIL)
 		return NULL;
 
-	prune = palloc0(offsetof(StrataPrune, clauses) + list_length(attrs) * sizeof(PruneClause));
-
-	forthree(attr, attrs, kind, kinds, op, ops)
-	{
-		PruneClause *clause = &prune->clauses[prune->nclauses++];
-		Form_pg_attribute att;
-		TypeCacheEntry *typentry;
-		Oid			lefttype;
-		Oid			valuetype;
-
-		clause->attnum = lfirst_int(attr);
-		clause->kind = lfirst_int(kind);
-		if (clause->kind == STRATA_PRUNE_NULL || clause->kind == STRATA_PRUNE_NOT_NULL)
-			continue;
-
-		att = TupleDescAttr(store->desc, clause->attnum - 1);
-		clause->collation = att->attcollation;
-		typentry = lookup_type_cache(getBaseType(att->atttypid), TYPECACHE_BTREE_OPFAMILY);
-		get_op_opfamily_properties(lfirst_oid(op), typentry->btree_opf, false,
-								   &clause->strategy, &lefttype, &valuetype);
-		fmgr_info(get_opfamily_proc(typentry->btree_opf, lefttype, valuetype, BTORDER_PROC),
-				  &clause->cmp);
-		if (clause->kind == STRATA_PRUNE_ANY)
-			fmgr_info(get_opfamily_proc(typentry->btree_opf, valuetype, valuetype, BTORDER_PROC),
-					  &clause->value_cmp);
-
-		/* a polymorphic operator says nothing of its value's type, the value does */
-		if (IsPolymorphicType(valuetype))
-			valuetype = exprType((Node *) lfirst(expr));
-		get_typlenbyval(valuetype, &clause->valuelen, &clause->valuebyval);
-
-		clause->expr = ExecInitExpr((Expr *) lfirst(expr), parent);
-		expr = lnext(exprs, expr);
-	}
-
+	prune = palloc0(offsetof(StrataPrune, terms) + list_length(terms.attrs) * sizeof(PruneTerm));
+	prune->nterms = list_length(terms.attrs);
+	expr = list_head(terms.exprs);
+	while (i < prune->nterms)
+		i = begin_term(prune, i, store, &terms, &expr, parent);
 	return prune;
 }
 
-/* The least and greatest of an array's elements that are not null, if any. */
-static void
-evaluate_array(PruneClause *clause, ArrayType *array)
+static int
+compare_elements(const void *a, const void *b, void *arg)
 {
-	Datum	   *elements;
+	PruneTerm  *term = (PruneTerm *) arg;
+
+	return DatumGetInt32(FunctionCall2Coll(&term->value_cmp, term->collation, *(const Datum *) a,
+										   *(const Datum *) b));
+}
+
+/* An array's elements in order.  A null is equal to nothing: ALL fails by it. */
+static void
+evaluate_array(PruneTerm *term, ArrayType *array)
+{
 	bool	   *nulls;
 	int			nelements;
 	int16		typlen;
@@ -336,87 +425,147 @@ evaluate_array(PruneClause *clause, ArrayType *array)
 	/* the operator's type may be one that the elements' is coercible to */
 	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
 	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
-					  &elements, &nulls, &nelements);
+					  &term->elements, &nulls, &nelements);
 
+	term->nelements = 0;
 	for (int i = 0; i < nelements; i++)
 	{
-		if (nulls[i])
-			continue;
-		if (clause->state == PRUNE_NOTHING_PASSES)
-		{
-			clause->low = clause->high = elements[i];
-			clause->state = PRUNE_RANGE;
-			continue;
-		}
-		if (DatumGetInt32(FunctionCall2Coll(&clause->value_cmp, clause->collation,
-											elements[i], clause->low)) < 0)
-			clause->low = elements[i];
-		if (DatumGetInt32(FunctionCall2Coll(&clause->value_cmp, clause->collation,
-											elements[i], clause->high)) > 0)
-			clause->high = elements[i];
+		if (!nulls[i])
+			term->elements[term->nelements++] = term->elements[i];
+		else if (term->kind == STRATA_PRUNE_ALL)
+			return;
 	}
+	if (term->nelements > 0)
+	{
+		qsort_arg(term->elements, term->nelements, sizeof(Datum), compare_elements, term);
+		term->state = PRUNE_COMPARE;
+	}
+	else if (term->kind == STRATA_PRUNE_ALL)
+		term->state = PRUNE_EVERYTHING_PASSES;
 }
 
 /*
- * Compute the clauses' values for a (re)start of the scan; they live in mcxt.
+ * Compute the terms' values for a (re)start of the scan; they live in mcxt.
  */
 void
 strata_prune_evaluate(StrataPrune *prune, ExprContext *econtext, MemoryContext mcxt)
 {
-	for (int i = 0; i < prune->nclauses; i++)
+	for (int i = 0; i < prune->nterms; i++)
 	{
-		PruneClause *clause = &prune->clauses[i];
+		PruneTerm  *term = &prune->terms[i];
 		MemoryContext oldcxt;
 		Datum		value;
 		bool		isnull;
 
-		if (clause->expr == NULL)
+		if (term->expr == NULL)
 			continue;
 
-		clause->state = PRUNE_NOTHING_PASSES;
-		value = ExecEvalExprSwitchContext(clause->expr, econtext, &isnull);
+		term->state = PRUNE_NOTHING_PASSES;
+		value = ExecEvalExprSwitchContext(term->expr, econtext, &isnull);
 		if (isnull)
 			continue;
 
 		oldcxt = MemoryContextSwitchTo(mcxt);
-		if (clause->kind == STRATA_PRUNE_ANY)
-			evaluate_array(clause, DatumGetArrayTypePCopy(value));
+		if (term->kind != STRATA_PRUNE_OPERATOR)
+			evaluate_array(term, DatumGetArrayTypePCopy(value));
 		else
 		{
-			clause->low = datumCopy(value, clause->valuebyval, clause->valuelen);
-			clause->high = clause->low;
-			clause->state = PRUNE_RANGE;
+			term->elements = palloc(sizeof(Datum));
+			term->elements[0] = datumCopy(value, term->valuebyval, term->valuelen);
+			term->nelements = 1;
+			term->state = PRUNE_COMPARE;
 		}
 		MemoryContextSwitchTo(oldcxt);
 	}
 }
 
-/* May a value between zone's minimum and maximum pass the clause? */
-static bool
-may_pass(PruneClause *clause, const StrataZone *zone)
+static int
+compare_value(PruneTerm *term, Datum columnvalue, Datum value)
 {
-	int			min_low;
-	int			max_high;
+	return DatumGetInt32(FunctionCall2Coll(&term->cmp, term->collation, columnvalue, value));
+}
 
-	min_low = DatumGetInt32(FunctionCall2Coll(&clause->cmp, clause->collation,
-											  zone->min, clause->high));
-	max_high = DatumGetInt32(FunctionCall2Coll(&clause->cmp, clause->collation,
-											   zone->max, clause->low));
+/* Does one of the elements lie between zone's minimum and maximum? */
+static bool
+has_element(PruneTerm *term, const StrataZone *zone)
+{
+	int			low = 0;
+	int			high = term->nelements;
 
-	switch (clause->strategy)
+	/* the first that is not below the minimum */
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (compare_value(term, zone->min, term->elements[middle]) > 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < term->nelements && compare_value(term, zone->max, term->elements[low]) >= 0;
+}
+
+/* May a value between zone's minimum and maximum pass the comparison? */
+static bool
+may_pass(PruneTerm *term, const StrataZone *zone)
+{
+	bool		all = term->kind == STRATA_PRUNE_ALL;
+	Datum		least = term->elements[0];
+	Datum		greatest = term->elements[term->nelements - 1];
+
+	switch (term->strategy)
 	{
 		case BTLessStrategyNumber:
-			return min_low < 0;
+			return compare_value(term, zone->min, all ? least : greatest) < 0;
 		case BTLessEqualStrategyNumber:
-			return min_low <= 0;
+			return compare_value(term, zone->min, all ? least : greatest) <= 0;
 		case BTEqualStrategyNumber:
-			return min_low <= 0 && max_high >= 0;
+			return has_element(term, zone);
 		case BTGreaterEqualStrategyNumber:
-			return max_high >= 0;
+			return compare_value(term, zone->max, all ? greatest : least) >= 0;
 		case BTGreaterStrategyNumber:
-			return max_high > 0;
+			return compare_value(term, zone->max, all ? greatest : least) > 0;
 	}
 	return true;
+}
+
+/* Can no row of the row group pass this term? */
+static bool
+term_excludes(StrataPrune *prune, int i, StrataView *view, const StrataRowGroup *group)
+{
+	PruneTerm  *term = &prune->terms[i];
+	Form_pg_attribute att;
+	StrataZone	zone;
+
+	if (term->kind == STRATA_PRUNE_AND || term->kind == STRATA_PRUNE_OR)
+	{
+		/* one of AND's arguments excludes, all of OR's */
+		bool		enough = term->kind == STRATA_PRUNE_AND;
+
+		for (i++; i < term->next; i = prune->terms[i].next)
+		{
+			if (term_excludes(prune, i, view, group) == enough)
+				return enough;
+		}
+		return !enough;
+	}
+
+	if (term->expr != NULL && term->state != PRUNE_COMPARE)
+		return term->state == PRUNE_NOTHING_PASSES;
+
+	if (group->zones == NULL)
+		return false;
+	att = TupleDescAttr(view->store->desc, term->attnum - 1);
+	strata_zone_get(view->store, group->zones, term->attnum, &zone);
+	if (!zone.known || zone.collation != att->attcollation ||
+		(zone.type != att->atttypid && zone.type != getBaseType(att->atttypid)))
+		return false;
+
+	if (term->kind == STRATA_PRUNE_NULL)
+		return !zone.has_null && !zone.all_null;
+	if (term->kind == STRATA_PRUNE_NOT_NULL)
+		return zone.all_null;
+	return zone.all_null || !may_pass(term, &zone);
 }
 
 /*
@@ -427,103 +576,79 @@ strata_prune_skip(StrataView *view, const StrataRowGroup *group, void *arg)
 {
 	StrataPrune *prune = (StrataPrune *) arg;
 
-	for (int i = 0; i < prune->nclauses; i++)
+	for (int i = 0; i < prune->nterms; i = prune->terms[i].next)
 	{
-		PruneClause *clause = &prune->clauses[i];
-		Form_pg_attribute att = TupleDescAttr(view->store->desc, clause->attnum - 1);
-		StrataZone	zone;
-
-		if (clause->expr != NULL && clause->state == PRUNE_NOTHING_PASSES)
+		if (term_excludes(prune, i, view, group))
 			return true;
-
-		if (group->zones == NULL)
-			continue;
-		strata_zone_get(view->store, group->zones, clause->attnum, &zone);
-		if (!zone.known || zone.collation != att->attcollation ||
-			(zone.type != att->atttypid && zone.type != getBaseType(att->atttypid)))
-			continue;
-
-		switch (clause->kind)
-		{
-			case STRATA_PRUNE_NULL:
-				if (!zone.has_null && !zone.all_null)
-					return true;
-				break;
-			case STRATA_PRUNE_NOT_NULL:
-				if (zone.all_null)
-					return true;
-				break;
-			case STRATA_PRUNE_OPERATOR:
-			case STRATA_PRUNE_ANY:
-				if (zone.all_null || !may_pass(clause, &zone))
-					return true;
-				break;
-		}
 	}
-
 	return false;
 }
 
+/* The term at *i as an expression; moves *i and *expr on. */
+static Expr *
+describe_term(const StrataPruneTerms *terms, int *i, ListCell **expr, Index relid, TupleDesc desc)
+{
+	StrataPruneKind kind = list_nth_int(terms->kinds, *i);
+	int			attnum = list_nth_int(terms->attrs, *i);
+	Oid			op = list_nth_oid(terms->ops, *i);
+	Form_pg_attribute att;
+	Var		   *var;
+	Expr	   *value;
+
+	(*i)++;
+	if (kind == STRATA_PRUNE_AND || kind == STRATA_PRUNE_OR)
+	{
+		List	   *args = NIL;
+
+		for (int n = 0; n < attnum; n++)
+			args = lappend(args, describe_term(terms, i, expr, relid, desc));
+		return makeBoolExpr(kind == STRATA_PRUNE_AND ? AND_EXPR : OR_EXPR, args, -1);
+	}
+
+	att = TupleDescAttr(desc, attnum - 1);
+	var = makeVar(relid, att->attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
+	if (kind == STRATA_PRUNE_NULL || kind == STRATA_PRUNE_NOT_NULL)
+	{
+		NullTest   *test = makeNode(NullTest);
+
+		test->arg = (Expr *) var;
+		test->nulltesttype = kind == STRATA_PRUNE_NULL ? IS_NULL : IS_NOT_NULL;
+		test->location = -1;
+		return (Expr *) test;
+	}
+
+	value = lfirst(*expr);
+	*expr = lnext(terms->exprs, *expr);
+	if (kind == STRATA_PRUNE_OPERATOR)
+		return make_opclause(op, BOOLOID, false, (Expr *) var, value, InvalidOid,
+							 att->attcollation);
+	else
+	{
+		ScalarArrayOpExpr *array = makeNode(ScalarArrayOpExpr);
+
+		array->opno = op;
+		array->useOr = kind == STRATA_PRUNE_ANY;
+		array->inputcollid = att->attcollation;
+		array->args = list_make2(var, value);
+		array->location = -1;
+		return (Expr *) array;
+	}
+}
+
 /*
- * The prune clauses of a plan as expressions, for EXPLAIN.
+ * The terms of a plan as expressions, for EXPLAIN.
  */
 List *
 strata_prune_describe(ForeignScan *plan, TupleDesc desc)
 {
+	StrataPruneTerms terms;
 	List	   *result = NIL;
-	List	   *exprs;
-	ListCell   *attr;
-	ListCell   *kind;
-	ListCell   *op;
 	ListCell   *expr;
+	int			i = 0;
 
-	exprs = list_copy_tail(plan->fdw_exprs,
-						   list_length(list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS)));
-	expr = list_head(exprs);
-
-	forthree(attr, list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS),
-			 kind, list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_KINDS),
-			 op, list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_OPS))
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, lfirst_int(attr) - 1);
-		Var		   *var = makeVar(plan->scan.scanrelid, att->attnum, att->atttypid,
-								  att->atttypmod, att->attcollation, 0);
-
-		switch ((StrataPruneKind) lfirst_int(kind))
-		{
-			case STRATA_PRUNE_OPERATOR:
-				result = lappend(result,
-								 make_opclause(lfirst_oid(op), BOOLOID, false, (Expr *) var,
-											   lfirst(expr), InvalidOid, att->attcollation));
-				expr = lnext(exprs, expr);
-				break;
-			case STRATA_PRUNE_ANY:
-				{
-					ScalarArrayOpExpr *any = makeNode(ScalarArrayOpExpr);
-
-					any->opno = lfirst_oid(op);
-					any->useOr = true;
-					any->inputcollid = att->attcollation;
-					any->args = list_make2(var, lfirst(expr));
-					any->location = -1;
-					result = lappend(result, any);
-					expr = lnext(exprs, expr);
-					break;
-				}
-			case STRATA_PRUNE_NULL:
-			case STRATA_PRUNE_NOT_NULL:
-				{
-					NullTest   *test = makeNode(NullTest);
-
-					test->arg = (Expr *) var;
-					test->nulltesttype =
-						lfirst_int(kind) == STRATA_PRUNE_NULL ? IS_NULL : IS_NOT_NULL;
-					test->location = -1;
-					result = lappend(result, test);
-					break;
-				}
-		}
-	}
-
+	get_terms(plan, &terms);
+	expr = list_head(terms.exprs);
+	while (i < list_length(terms.attrs))
+		result = lappend(result, describe_term(&terms, &i, &expr, plan->scan.scanrelid, desc));
 	return result;
 }

@@ -19,7 +19,8 @@
 
 /*
  * ForeignScan.fdw_private, by index.  fdw_exprs holds the value side of each
- * lookup clause in key order, then that of each prune clause that has one.
+ * lookup clause in key order, that of each bound of a range, or that of each
+ * prune term that has one.
  */
 typedef enum StrataScanPrivate
 {
@@ -31,11 +32,9 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_LOOKUP_OPS,
 	/* Integer: index of the key column compared with = ANY, -1: none */
 	STRATA_SCAN_LOOKUP_ARRAY,
-	/* IntList: prune clauses' attribute numbers */
+	/* StrataPruneTerms, but for its exprs */
 	STRATA_SCAN_PRUNE_ATTRS,
-	/* IntList: their StrataPruneKind */
 	STRATA_SCAN_PRUNE_KINDS,
-	/* OidList: their operators, InvalidOid for null tests */
 	STRATA_SCAN_PRUNE_OPS,
 	/* Integer: CMD_UPDATE or CMD_DELETE if that is what the rows are read for,
 	 * else CMD_SELECT */
@@ -50,6 +49,8 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_RANGE_ATTRS,
 	/* Integer: table whose rows are counted, 0: rows are returned */
 	STRATA_SCAN_COUNT_OF,
+	/* IntList: what each column of a count is (count.c) */
+	STRATA_SCAN_COUNT_KINDS,
 	STRATA_SCAN_PRIVATE_LENGTH
 } StrataScanPrivate;
 
@@ -90,6 +91,7 @@ typedef struct StrataKeyBounds
 
 extern bool strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
 								List *clauses, List *more_clauses, StrataKeyBounds *bounds);
+extern Expr *strata_leading_comparison(const RowCompareExpr *clause);
 extern List *strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key);
 
 /* ---- zone maps (prune.c) ---- */
@@ -97,17 +99,29 @@ extern List *strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const S
 typedef enum StrataPruneKind
 {
 	STRATA_PRUNE_OPERATOR,		/* column operator value */
-	STRATA_PRUNE_ANY,			/* column = ANY (value) */
+	STRATA_PRUNE_ANY,			/* column operator ANY (value) */
+	STRATA_PRUNE_ALL,			/* column operator ALL (value) */
 	STRATA_PRUNE_NULL,			/* column IS NULL */
-	STRATA_PRUNE_NOT_NULL		/* column IS NOT NULL */
+	STRATA_PRUNE_NOT_NULL,		/* column IS NOT NULL */
+	STRATA_PRUNE_AND,			/* of the terms that follow */
+	STRATA_PRUNE_OR
 } StrataPruneKind;
+
+/* What zone maps can judge of clauses: terms, AND and OR before their arguments. */
+typedef struct StrataPruneTerms
+{
+	List	   *attrs;			/* IntList: attribute number, or number of arguments */
+	List	   *kinds;			/* IntList: StrataPruneKind */
+	List	   *ops;			/* OidList: InvalidOid where there is none */
+	List	   *exprs;			/* values of those that have one */
+} StrataPruneTerms;
 
 typedef struct StrataPrune StrataPrune;
 
 extern void strata_prune_plan(PlannerInfo *root, RelOptInfo *rel, List *scan_clauses,
-							  List **attrs, List **kinds, List **ops, List **exprs);
-extern StrataPrune *strata_prune_begin(StrataStore *store, List *attrs, List *kinds, List *ops,
-									   List *exprs, PlanState *parent);
+							  StrataPruneTerms *terms);
+extern StrataPrune *strata_prune_begin(const StrataStore *store, const ForeignScan *plan,
+									   PlanState *parent);
 extern void strata_prune_evaluate(StrataPrune *prune, ExprContext *econtext, MemoryContext mcxt);
 extern bool strata_prune_skip(StrataView *view, const StrataRowGroup *group, void *prune);
 extern List *strata_prune_describe(ForeignScan *plan, TupleDesc desc);
@@ -136,6 +150,7 @@ typedef struct StrataScanState
 	/* from the plan */
 	StrataLayer layer;
 	Bitmapset  *needed;			/* of the store's attribute numbers */
+	Oid			relid;			/* the foreign table's */
 
 	/* what is read */
 	StrataStore *store;
@@ -160,6 +175,7 @@ typedef struct StrataScanState
 
 	/* count */
 	bool		is_count;
+	List	   *count_kinds;
 
 	/* key lookup */
 	bool		is_lookup;
@@ -190,11 +206,10 @@ typedef struct StrataScanState
 	MemoryContext refetch_mcxt;
 
 	MemoryContext mcxt;			/* the state's own */
-	MemoryContext restart_mcxt; /* values of lookup and prune clauses */
+	MemoryContext restart_mcxt; /* values of lookup clauses and prune terms */
 } StrataScanState;
 
 /* count.c; state->view is there */
-extern ForeignScan *strata_count_plan(ForeignPath *path, List *tlist);
 extern void strata_count_next(StrataScanState *state, TupleTableSlot *slot);
 
 /* scan_parallel.c: what was read for a node, in all processes; worker's report of it */

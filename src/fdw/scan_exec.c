@@ -124,6 +124,7 @@ prepare_lookup(StrataScanState *state, List *ops, int array_key, List *exprs, Pl
 }
 
 static void prepare_locking(StrataScanState *state, ForeignScanState *node, ForeignScan *plan);
+static TupleTableSlot *exec_plain_scan(PlanState *pstate);
 
 void
 strataBeginForeignScan(ForeignScanState *node, int eflags)
@@ -132,6 +133,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	EState	   *estate = node->ss.ps.state;
 	Relation	rel = node->ss.ss_currentRelation;
 	bool		is_count = intVal(list_nth(plan->fdw_private, STRATA_SCAN_COUNT_OF)) != 0;
+	Index		scanrelid = plan->scan.scanrelid;
 	List	   *lookup_ops = list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_OPS);
 	StrataScanState *state;
 	MemoryContext mcxt;
@@ -143,7 +145,10 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 
 	/* core opens the relation whose rows are returned, not one that is counted */
 	if (is_count)
-		rel = ExecGetRangeTableRelation(estate, bms_singleton_member(strata_scan_relids(plan)));
+	{
+		scanrelid = bms_singleton_member(strata_scan_relids(plan));
+		rel = ExecGetRangeTableRelation(estate, scanrelid);
+	}
 
 	mcxt = AllocSetContextCreate(estate->es_query_cxt, "strata scan", ALLOCSET_DEFAULT_SIZES);
 	oldcxt = MemoryContextSwitchTo(mcxt);
@@ -153,14 +158,16 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 												ALLOCSET_SMALL_SIZES);
 	state->layer = intVal(list_nth(plan->fdw_private, STRATA_SCAN_LAYER));
 	state->snapshot = estate->es_snapshot;
+	state->relid = RelationGetRelid(rel);
 	state->array_key = -1;
 	state->is_count = is_count;
+	state->count_kinds = list_nth(plan->fdw_private, STRATA_SCAN_COUNT_KINDS);
 
 	if (state->layer == STRATA_LAYER_ALL)
 		state->store = strata_store_open(RelationGetRelid(rel));
 	else
 	{
-		Oid			role = strata_scan_role(plan, estate);
+		Oid			role = strata_scan_role(plan, scanrelid, estate);
 		Oid			store = strata_layer_store(RelationGetRelid(rel),
 											   strata_options_get(RelationGetRelid(rel)));
 
@@ -188,17 +195,18 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	else if (intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) != 0)
 		strata_range_begin(state, plan->fdw_private, plan->fdw_exprs, &node->ss.ps);
 	else
-		state->prune = strata_prune_begin(state->store,
-										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_ATTRS),
-										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_KINDS),
-										  list_nth(plan->fdw_private, STRATA_SCAN_PRUNE_OPS),
-										  plan->fdw_exprs, &node->ss.ps);
+		state->prune = strata_prune_begin(state->store, plan, &node->ss.ps);
 
 	strata_memtable_flush(RelationGetRelid(state->storage), writing_command(estate));
 
 	/* a recheck locks nothing */
 	if (estate->es_epq_active == NULL && !is_count)
+	{
 		prepare_locking(state, node, plan);
+		if (!state->is_lookup && !state->is_range && state->map == NULL &&
+			state->lock_mode == NoLock)
+			node->ss.ps.ExecProcNode = exec_plain_scan;
+	}
 
 	node->fdw_state = state;
 	MemoryContextSwitchTo(oldcxt);
@@ -622,6 +630,46 @@ begin_reading(StrataScanState *state)
 	MemoryContextSwitchTo(oldcxt);
 }
 
+static void
+start_reading(StrataScanState *state, ForeignScanState *node)
+{
+	ExprContext *econtext = node->ss.ps.ps_ExprContext;
+
+	/* a layer table has its columns mapped, any other has the store's */
+	if (state->map == NULL && !state->is_count &&
+		node->ss.ss_ScanTupleSlot->tts_tupleDescriptor->natts != state->store->desc->natts)
+		elog(ERROR, "row type of %s changed during the query", state->store->name);
+
+	begin_reading(state);
+	if (state->is_lookup)
+		start_lookup(state, econtext);
+	else if (state->is_range)
+		strata_range_start(state, econtext);
+	else if (!state->is_count)
+		start_scan(state, econtext);
+	state->started = true;
+}
+
+/* A worker tells of each row group. */
+static inline void
+tell_groups(StrataScanState *state)
+{
+	if (unlikely(state->slot != NULL) && state->view->stats.groups_read != state->told)
+	{
+		state->told = state->view->stats.groups_read;
+		strata_scan_tell(state);
+	}
+}
+
+/* A row that was put into the arrays of slot, which frees nothing. */
+static inline void
+store_row(TupleTableSlot *slot, Oid relid)
+{
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = slot->tts_tupleDescriptor->natts;
+	slot->tts_tableOid = relid;
+}
+
 TupleTableSlot *
 strataIterateForeignScan(ForeignScanState *node)
 {
@@ -633,23 +681,7 @@ strataIterateForeignScan(ForeignScanState *node)
 	ExecClearTuple(slot);
 
 	if (!state->started)
-	{
-		ExprContext *econtext = node->ss.ps.ps_ExprContext;
-
-		/* a layer table has its columns mapped, any other has the store's */
-		if (state->map == NULL && !state->is_count &&
-			slot->tts_tupleDescriptor->natts != state->store->desc->natts)
-			elog(ERROR, "row type of %s changed during the query", state->store->name);
-
-		begin_reading(state);
-		if (state->is_lookup)
-			start_lookup(state, econtext);
-		else if (state->is_range)
-			strata_range_start(state, econtext);
-		else if (!state->is_count)
-			start_scan(state, econtext);
-		state->started = true;
-	}
+		start_reading(state, node);
 
 	if (state->is_count)
 	{
@@ -670,15 +702,9 @@ strataIterateForeignScan(ForeignScanState *node)
 			found = next_scanned(state, slot, &tid);
 		if (!found)
 			break;
-		if (unlikely(state->slot != NULL) && state->view->stats.groups_read != state->told)
-		{
-			state->told = state->view->stats.groups_read;
-			strata_scan_tell(state);
-		}
-
-		ExecStoreVirtualTuple(slot);
+		tell_groups(state);
+		store_row(slot, state->relid);
 		slot->tts_tid = tid;
-		slot->tts_tableOid = RelationGetRelid(node->ss.ss_currentRelation);
 		if (state->lock_mode == NoLock || lock_scanned(state, node, slot))
 			break;
 
@@ -687,6 +713,55 @@ strataIterateForeignScan(ForeignScanState *node)
 	}
 
 	return slot;
+}
+
+/*
+ * ExecProcNode of a scan that locks nothing: what core's ExecScan does around
+ * strataIterateForeignScan, without its detours.  A scan of narrow rows spends
+ * as much time there as in here.
+ */
+static TupleTableSlot *
+exec_plain_scan(PlanState *pstate)
+{
+	ForeignScanState *node = castNode(ForeignScanState, pstate);
+	StrataScanState *state = (StrataScanState *) node->fdw_state;
+	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+	ExprContext *econtext = pstate->ps_ExprContext;
+	MemoryContext row_mcxt = econtext->ecxt_per_tuple_memory;
+
+	if (unlikely(!state->started))
+		start_reading(state, node);
+
+	for (;;)
+	{
+		MemoryContext oldcxt;
+		bool		found;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!row_mcxt->isReset || row_mcxt->firstchild != NULL)
+			MemoryContextReset(row_mcxt);
+		if (unlikely(TTS_SHOULDFREE(slot)))
+			ExecClearTuple(slot);
+
+		oldcxt = MemoryContextSwitchTo(row_mcxt);
+		found = strata_scan_next(state->scan, slot->tts_values, slot->tts_isnull,
+								 &slot->tts_tid);
+		MemoryContextSwitchTo(oldcxt);
+		if (unlikely(!found))
+		{
+			ExecClearTuple(slot);
+			return pstate->ps_ProjInfo ?
+				ExecClearTuple(pstate->ps_ProjInfo->pi_state.resultslot) :
+				slot;
+		}
+		tell_groups(state);
+		store_row(slot, state->relid);
+
+		econtext->ecxt_scantuple = slot;
+		if (pstate->qual == NULL || ExecQual(pstate->qual, econtext))
+			return pstate->ps_ProjInfo ? ExecProject(pstate->ps_ProjInfo) : slot;
+		InstrCountFiltered1(node, 1);
+	}
 }
 
 /*

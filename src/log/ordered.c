@@ -51,6 +51,8 @@ struct StrataOrderedScan
 	StrataBound *bounds;
 	FmgrInfo   *bound_fn;
 
+	MemoryContext row_mcxt;		/* of the row being sorted */
+
 	/* rows that were sorted; the column behind the last is the TID */
 	Tuplesortstate *sort;		/* NULL: none */
 	TupleTableSlot *sorted;
@@ -77,21 +79,38 @@ ordered_report(StrataViewPart *part, StrataReadStats *stats)
 	scan->reported = scan->superseded;
 }
 
+/* StrataWantedKey: is the key within the bounds? */
 static bool
-within_bounds(StrataOrderedScan *scan, const Datum *values)
+within_bounds(const Datum *keyvalues, void *arg)
 {
+	StrataOrderedScan *scan = (StrataOrderedScan *) arg;
 	const StrataKey *key = &scan->view->store->key;
 
+	CHECK_FOR_INTERRUPTS();
 	for (int i = 0; i < scan->nbounds; i++)
 	{
 		StrataBound *bound = &scan->bounds[i];
 
 		if (!DatumGetBool(FunctionCall2Coll(&scan->bound_fn[i], key->collation[bound->column],
-											values[key->attnum[bound->column] - 1],
-											bound->value)))
+											keyvalues[bound->column], bound->value)))
+		{
+			/* what comparing took; the keys are the reader's */
+			MemoryContextReset(scan->row_mcxt);
 			return false;
+		}
 	}
 	return true;
+}
+
+static bool
+row_within_bounds(StrataOrderedScan *scan, const Datum *values)
+{
+	const StrataKey *key = &scan->view->store->key;
+	Datum		keyvalues[INDEX_MAX_KEYS];
+
+	for (int i = 0; i < key->natts; i++)
+		keyvalues[i] = values[key->attnum[i] - 1];
+	return within_bounds(keyvalues, scan);
 }
 
 /* The store's row with a TID behind it. */
@@ -138,21 +157,21 @@ sort_rows(StrataOrderedScan *scan, StrataScan *source)
 {
 	TupleDesc	desc = sorted_desc(scan->view->store->desc);
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-	MemoryContext row_mcxt = AllocSetContextCreate(scan->mcxt, "strata sorted row",
-												   ALLOCSET_SMALL_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(row_mcxt);
+	MemoryContext old;
 	ItemPointerData tid;
 
+	scan->row_mcxt = AllocSetContextCreate(scan->mcxt, "strata sorted row", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(scan->row_mcxt);
 	while (strata_scan_next(source, slot->tts_values, slot->tts_isnull, &tid))
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (within_bounds(scan, slot->tts_values))
+		/* a scan of all has not looked at the keys */
+		if (row_within_bounds(scan, slot->tts_values))
 		{
 			if (scan->sort == NULL)
 			{
 				MemoryContextSwitchTo(scan->mcxt);
 				scan->sort = begin_sort(scan, desc);
-				MemoryContextSwitchTo(row_mcxt);
+				MemoryContextSwitchTo(scan->row_mcxt);
 			}
 			slot->tts_values[scan->natts] = PointerGetDatum(&tid);
 			slot->tts_isnull[scan->natts] = false;
@@ -160,10 +179,10 @@ sort_rows(StrataOrderedScan *scan, StrataScan *source)
 			tuplesort_puttupleslot(scan->sort, slot);
 			ExecClearTuple(slot);
 		}
-		MemoryContextReset(row_mcxt);
+		MemoryContextReset(scan->row_mcxt);
 	}
 	MemoryContextSwitchTo(old);
-	MemoryContextDelete(row_mcxt);
+	MemoryContextDelete(scan->row_mcxt);
 	ExecDropSingleTupleTableSlot(slot);
 
 	if (scan->sort != NULL)
@@ -209,7 +228,7 @@ strata_ordered_begin(StrataView *view, const Bitmapset *needed, const StrataBoun
 	strata_view_add_part(view, &scan->part);
 
 	/* takes the predicate lock, too, whether anything is pending or not */
-	source = by_index ? strata_scan_begin_pending(view, bms_union(needed, keys)) :
+	source = by_index ? strata_scan_begin_pending(view, bms_union(needed, keys), within_bounds, scan) :
 		strata_scan_begin(view, bms_union(needed, keys), NULL, NULL);
 	sort_rows(scan, source);
 	strata_scan_end(source);

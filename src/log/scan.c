@@ -50,6 +50,8 @@ struct StrataScan
 	StrataView *view;
 	StrataLayer layer;
 	bool		pending_only;
+	StrataWantedKey wanted;		/* pending_only: NULL if all are */
+	void	   *wanted_arg;
 	StrataSharedScan *shared;	/* NULL: all for us */
 	const Bitmapset *needed;
 	bool		decode;			/* any column needed? */
@@ -167,11 +169,14 @@ strata_scan_share(StrataScan *scan, StrataSharedScan *shared)
 }
 
 StrataScan *
-strata_scan_begin_pending(StrataView *view, const Bitmapset *needed)
+strata_scan_begin_pending(StrataView *view, const Bitmapset *needed, StrataWantedKey wanted,
+						  void *arg)
 {
 	StrataScan *scan = scan_create(view, needed, STRATA_LAYER_ALL, NULL, NULL);
 
 	scan->pending_only = true;
+	scan->wanted = wanted;
+	scan->wanted_arg = arg;
 	return scan;
 }
 
@@ -196,6 +201,15 @@ start_pending(StrataScan *scan)
 	}
 	scan->phase = SCAN_PENDING;
 	MemoryContextSwitchTo(old);
+}
+
+static bool
+is_wanted(StrataScan *scan, uint32 row)
+{
+	Datum		keyvalues[INDEX_MAX_KEYS];
+
+	strata_pending_reader_key(scan->reader, scan->entry, row, keyvalues);
+	return scan->wanted(keyvalues, scan->wanted_arg);
 }
 
 /* Go on to the next entry that counts and has rows. */
@@ -246,6 +260,8 @@ next_pending(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 			uint32		row = scan->row++;
 
 			if (pending_bit(scan->losers, scan->first_key + row))
+				continue;
+			if (scan->wanted && !is_wanted(scan, row))
 				continue;
 			if (scan->decode)
 				strata_pending_reader_row(scan->reader, scan->entry, row, values, isnull);
@@ -324,6 +340,7 @@ close_group(StrataScan *scan)
 		strata_group_close(scan->group_reader);
 		scan->group_reader = NULL;
 	}
+	scan->filled = NULL;
 }
 
 /* The next row group that is ours to read; as many as there are: none. */
@@ -383,7 +400,6 @@ next_group(StrataScan *scan)
 								strata_group_rows(scan->group_reader), group->ref.rows)));
 		}
 		scan->stats.groups_read++;
-		scan->filled = NULL;
 		scan->number = group->number;
 		scan->row = 0;
 		scan->nrows = group->ref.rows;
@@ -432,27 +448,25 @@ scan_advance(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 	return STEP_END;
 }
 
-bool
-strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
+/* strata_scan_next where there is more to do than to fetch a row as before. */
+static pg_noinline bool
+next_row(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 {
 	for (;;)
 	{
 		ScanStep	step;
 
-		if (likely(scan->phase == SCAN_BASE))
+		if (scan->phase == SCAN_BASE)
 		{
 			const uint8 *dead = scan->dead;
-			uint32		nrows = scan->nrows;
-			uint32		row = scan->row;
 
-			while (row < nrows && dead && (dead[row >> 3] & (1 << (row & 7))) != 0)
-				row++;
-			if (row < nrows)
+			while (scan->row < scan->nrows && dead && pending_bit(dead, scan->row))
+				scan->row++;
+			if (scan->row < scan->nrows)
 			{
-				scan->row = row + 1;
-				if (likely(scan->filled == values))
-					strata_group_fetch_again(scan->group_reader, row, values, isnull);
-				else if (scan->group_reader)
+				uint32		row = scan->row++;
+
+				if (scan->group_reader)
 				{
 					strata_group_fetch(scan->group_reader, row, values, isnull);
 					scan->filled = values;
@@ -462,7 +476,6 @@ strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 				strata_base_tid(tid, scan->number, row);
 				return true;
 			}
-			scan->row = row;
 		}
 		step = scan_advance(scan, values, isnull, tid);
 		if (step != STEP_ROW)
@@ -470,6 +483,29 @@ strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
 		if (step != STEP_GROUP)
 			return step == STEP_ROW;
 	}
+}
+
+bool
+strata_scan_next(StrataScan *scan, Datum *values, bool *isnull, ItemPointer tid)
+{
+	/* filled: by a row group, hence in the base */
+	if (likely(scan->filled == values))
+	{
+		const uint8 *dead = scan->dead;
+		uint32		nrows = scan->nrows;
+		uint32		row = scan->row;
+
+		while (row < nrows && dead && (dead[row >> 3] & (1 << (row & 7))) != 0)
+			row++;
+		if (likely(row < nrows))
+		{
+			scan->row = row + 1;
+			strata_base_tid(tid, scan->number, row);
+			return strata_group_fetch_again(scan->group_reader, row, values, isnull);
+		}
+		scan->row = row;
+	}
+	return next_row(scan, values, isnull, tid);
 }
 
 /* ---- counting ---- */

@@ -121,8 +121,14 @@ typedef struct StrataSharedScan
 
 extern void strata_scan_share(StrataScan *scan, StrataSharedScan *shared);
 
-/* The visible winning pending rows alone. */
-extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *needed);
+/*
+ * The visible winning pending rows alone, of those only the ones whose keys
+ * wanted lets through: of the others no column but the key's is decoded.
+ */
+typedef bool (*StrataWantedKey)(const Datum *keyvalues, void *arg);
+
+extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *needed,
+											 StrataWantedKey wanted, void *arg);
 
 /*
  * Rows within bounds (by key column, ascending) in key order, or backward.
