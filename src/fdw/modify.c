@@ -546,27 +546,12 @@ lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 	return !TupIsNull(*epqslot);
 }
 
-TupleTableSlot *
-strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
-						TupleTableSlot *slot, TupleTableSlot *planSlot)
+/* What core leaves to the wrapper to check of a row that an UPDATE makes. */
+static void
+check_new_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
 {
 	ModifyState *state = rinfo->ri_FdwState;
 	Relation	rel = rinfo->ri_RelationDesc;
-	StrataStore *store = state->store;
-	const StrataKey *key = &store->key;
-	TupleTableSlot *epqslot;
-	Datum		oldkey[INDEX_MAX_KEYS];
-	Datum		newkey[INDEX_MAX_KEYS];
-
-	/* most updates leave the key alone */
-	if (!lock_target(estate, rinfo, planSlot, ExclusiveLock, oldkey, &epqslot))
-		return NULL;
-	if (epqslot != NULL)
-	{
-		slot = ExecGetUpdateNewTuple(rinfo, epqslot, rinfo->ri_oldTupleSlot);
-		if (rel->rd_att->constr != NULL && rel->rd_att->constr->has_generated_stored)
-			ExecComputeStoredGenerated(rinfo, estate, slot, CMD_UPDATE);
-	}
 
 	if (rinfo->ri_WithCheckOptions != NIL)
 		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
@@ -580,6 +565,33 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 				 errdetail("PostgreSQL does not move rows out of foreign partitions."),
 				 errhint("Delete the row and insert it again through the partitioned table."),
 				 errtable(rel)));
+}
+
+TupleTableSlot *
+strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
+						TupleTableSlot *slot, TupleTableSlot *planSlot)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+	Relation	rel = rinfo->ri_RelationDesc;
+	StrataStore *store = state->store;
+	const StrataKey *key = &store->key;
+	TupleTableSlot *epqslot;
+	Datum		oldkey[INDEX_MAX_KEYS];
+	Datum		newkey[INDEX_MAX_KEYS];
+
+	/* before the row is waited for, as on a heap */
+	check_new_row(estate, rinfo, slot);
+
+	/* most updates leave the key alone */
+	if (!lock_target(estate, rinfo, planSlot, ExclusiveLock, oldkey, &epqslot))
+		return NULL;
+	if (epqslot != NULL)
+	{
+		slot = ExecGetUpdateNewTuple(rinfo, epqslot, rinfo->ri_oldTupleSlot);
+		if (rel->rd_att->constr != NULL && rel->rd_att->constr->has_generated_stored)
+			ExecComputeStoredGenerated(rinfo, estate, slot, CMD_UPDATE);
+		check_new_row(estate, rinfo, slot);
+	}
 
 	slot_getallattrs(slot);
 	Assert(slot->tts_tupleDescriptor->natts == store->desc->natts);
@@ -593,12 +605,11 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 		Oid			storage = RelationGetRelid(state->storage);
 
 		/* a changed key is a row deleted and another one inserted */
-		(void) strata_lock_key(storage, strata_key_hash(key, oldkey), AccessExclusiveLock, false);
-		(void) strata_lock_key(storage, strata_key_hash(key, newkey), ExclusiveLock, false);
-		strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest,
-									  &state->seen);
-		(void) strata_memtable_put(state->memtable, STRATA_ON_DUPLICATE_ERROR,
-								   slot->tts_values, slot->tts_isnull);
+		(void) strata_lock_key(storage, strata_key_hash(key, oldkey), AccessExclusiveLock, false,
+							   NULL);
+		strata_memtable_lock_new_key(state->memtable, newkey);
+		strata_memtable_put_rekeyed(state->memtable, oldkey, slot->tts_values, slot->tts_isnull,
+									state->view->manifest, &state->seen);
 	}
 	return slot;
 }

@@ -7,7 +7,8 @@
  *
  *	ROWS		uint32 key hashes of rows, then of tombstones, padded to
  *				MAXALIGN; then one minimal tuple each in the same order, each
- *				padded to MAXALIGN (of tombstones: of the key columns), the
+ *				padded to MAXALIGN (of tombstones: of the key columns), with
+ *				STRATA_ROW_... marks in t_infomask2, the
  *				whole as one zstd frame when that pays.  Hashes stay
  *				uncompressed so that keys can be indexed without decoding.
  *	EXTENT		StrataExtent
@@ -217,6 +218,7 @@ strata_entry_encode_rows(const StrataStore *store, FullTransactionId fxid, Comma
 		}
 		fill_tuple((MinimalTuple) (raw + raw_length), desc, rows[i].values, isnull,
 				   data_length, has_null);
+		((MinimalTuple) (raw + raw_length))->t_infomask2 |= rows[i].marks;
 		raw_length += length;
 	}
 
@@ -616,6 +618,13 @@ strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues)
 			entry_damaged(decoder, "key is null");
 		keyvalues[i] = decoder->scratch_values[key->attnum[i] - 1];
 	}
+}
+
+uint16
+strata_entry_marks(StrataEntryDecoder *decoder, uint32 row)
+{
+	Assert(row < decoder->entry->rows + decoder->entry->tombstones);
+	return decoder->tuples[row]->t_infomask2 & (STRATA_ROW_REKEYED | STRATA_ROW_BORN);
 }
 
 void

@@ -115,6 +115,16 @@ typedef struct StrataExtentEntry
 /* ---- encoding ---- */
 
 /*
+ * What whoever waited for a row wants to know of the version that came: is it
+ * one of the same row?  Bits of t_infomask2 that core leaves free.  Row groups
+ * carry none.
+ */
+#define STRATA_ROW_REKEYED	0x1000	/* tombstone: the row goes on under another
+									 * key; row: it had another one before */
+#define STRATA_ROW_BORN		0x0800	/* row: its own command deleted the one that
+									 * was there */
+
+/*
  * One row handed to the encoder: values by attribute number - 1 (detoasted),
  * or for a tombstone the key columns in key order.
  */
@@ -122,6 +132,7 @@ typedef struct StrataLogRow
 {
 	uint32		hash;
 	bool		tombstone;
+	uint16		marks;			/* STRATA_ROW_... */
 	Datum	   *values;
 	bool	   *isnull;			/* NULL for a tombstone */
 } StrataLogRow;
@@ -188,6 +199,7 @@ extern void strata_entry_row(StrataEntryDecoder *decoder, uint32 row,
 							 Datum *values, bool *isnull);
 /* The key of a row or tombstone, in key order. */
 extern void strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues);
+extern uint16 strata_entry_marks(StrataEntryDecoder *decoder, uint32 row);
 extern void strata_entry_decode_end(StrataEntryDecoder *decoder);
 
 /*

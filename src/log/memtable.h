@@ -57,6 +57,14 @@ extern void strata_memtable_put_version(StrataMemtable *memtable, Datum *values,
 extern void strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
 										  StrataManifest *manifest, const StrataPosition *seen);
 
+/* Put a row with another key in the place of one that was read, likewise. */
+extern void strata_memtable_put_rekeyed(StrataMemtable *memtable, const Datum *oldkey,
+										Datum *values, bool *isnull,
+										StrataManifest *manifest, const StrataPosition *seen);
+
+/* Lock the key that an UPDATE is about to give a row; 23505 if it has one. */
+extern void strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues);
+
 /* Has the command put a row or tombstone of this key (and not flushed it)? */
 extern bool strata_memtable_has_key(StrataMemtable *memtable, uint32 hash,
 									const Datum *keyvalues);

@@ -247,6 +247,14 @@ strata_pending_reader_key(StrataPendingReader *reader, int entry, uint32 row, Da
 		strata_group_fetch_key(slot->group, row, keyvalues);
 }
 
+uint16
+strata_pending_reader_marks(StrataPendingReader *reader, int entry, uint32 row)
+{
+	ReaderSlot *slot = get_slot(reader, entry);
+
+	return slot->decoder ? strata_entry_marks(slot->decoder, row) : 0;
+}
+
 uint32
 strata_pending_reader_hash(StrataPendingReader *reader, int entry, uint32 row)
 {

@@ -203,6 +203,7 @@ strata_repair_hide_older(StrataRepair *repair)
 			continue;
 		rows[nrows].hash = lost->hash;
 		rows[nrows].tombstone = true;
+		rows[nrows].marks = 0;
 		rows[nrows].values = lost->values;
 		rows[nrows].isnull = NULL;
 		nrows++;
