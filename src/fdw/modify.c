@@ -551,20 +551,22 @@ static void
 check_new_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
 {
 	ModifyState *state = rinfo->ri_FdwState;
-	Relation	rel = rinfo->ri_RelationDesc;
 
 	if (rinfo->ri_WithCheckOptions != NIL)
 		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
 	if (state->constraints)
 		ExecConstraints(rinfo, slot, estate);
-	if (rel->rd_rel->relispartition && !ExecPartitionCheck(rinfo, slot, estate, false))
-		ereport(ERROR,
-				(errcode(ERRCODE_CHECK_VIOLATION),
-				 errmsg("new row for relation \"%s\" violates partition constraint",
-						RelationGetRelationName(rel)),
-				 errdetail("PostgreSQL does not move rows out of foreign partitions."),
-				 errhint("Delete the row and insert it again through the partitioned table."),
-				 errtable(rel)));
+}
+
+/* Does the row that an UPDATE makes belong elsewhere?  If not, check it. */
+static bool
+moves_away(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
+{
+	if (rinfo->ri_RelationDesc->rd_rel->relispartition &&
+		!ExecPartitionCheck(rinfo, slot, estate, false))
+		return true;
+	check_new_row(estate, rinfo, slot);
+	return false;
 }
 
 TupleTableSlot *
@@ -578,9 +580,10 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 	TupleTableSlot *epqslot;
 	Datum		oldkey[INDEX_MAX_KEYS];
 	Datum		newkey[INDEX_MAX_KEYS];
+	bool		moves;
 
 	/* before the row is waited for, as on a heap */
-	check_new_row(estate, rinfo, slot);
+	moves = moves_away(estate, rinfo, slot);
 
 	/* most updates leave the key alone */
 	if (!lock_target(estate, rinfo, planSlot, ExclusiveLock, oldkey, &epqslot))
@@ -590,7 +593,18 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 		slot = ExecGetUpdateNewTuple(rinfo, epqslot, rinfo->ri_oldTupleSlot);
 		if (rel->rd_att->constr != NULL && rel->rd_att->constr->has_generated_stored)
 			ExecComputeStoredGenerated(rinfo, estate, slot, CMD_UPDATE);
+		moves = moves_away(estate, rinfo, slot);
+	}
+	if (moves)
+	{
 		check_new_row(estate, rinfo, slot);
+		ereport(ERROR,
+				(errcode(ERRCODE_CHECK_VIOLATION),
+				 errmsg("new row for relation \"%s\" violates partition constraint",
+						RelationGetRelationName(rel)),
+				 errdetail("PostgreSQL does not move rows out of foreign partitions."),
+				 errhint("Delete the row and insert it again through the partitioned table."),
+				 errtable(rel)));
 	}
 
 	slot_getallattrs(slot);

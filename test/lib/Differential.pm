@@ -139,7 +139,8 @@ sub _ready
 		# What waits for the same lock on the table runs in any order.
 		return if grep { $_->{ddl} } @{ $self->{sessions} } or grep { $_->{holds} =~ /ddl/ } @{ $self->{prepared} };
 		next if $kind eq 'select' && !$me->{cursor};
-		return if @others > 1 || !$other->{step}{single} || $kind eq 'maintenance' || !$step->{single};
+		# Which of two that wait for the same key goes first is anybody's guess.
+		return if @others > 1 || $self->{e}{hot} || !$other->{step}{single} || $kind eq 'maintenance' || !$step->{single};
 	}
 
 	# An insert of many rows locks no keys, on a heap it does.
@@ -191,7 +192,7 @@ sub _step
 	my ($s, $h) = @$step{qw(s h)};
 	if ($kind eq 'savepoint') { $me->{next}++; push @{ $me->{saves} }, "s$me->{next}"; $s = $h = "SAVEPOINT s$me->{next}"; }
 	elsif ($kind eq 'rollback to') { $s = $h = "ROLLBACK TO $me->{saves}[-1]"; }
-	elsif ($kind eq 'release') { $s = $h = 'RELEASE ' . pop @{ $me->{saves} }; }
+	elsif ($kind eq 'release') { $s = $h = 'RELEASE ' . pop @{ $me->{saves} }; $me->{released} = 1; }
 	my $copy;
 	if ($step->{copy}) { $copy = $self->_must($self->_control, "COPY ($step->{copy}) TO STDOUT")->{out} // ''; }
 	$h = $self->_text($me, 'h', $h);
@@ -261,6 +262,11 @@ sub _one_waits
 	# The victim of a deadlock was another one.
 	die { class => 'abandoned', text => 'another deadlock' } if $code eq '40P01';
 	die { class => 'abandoned', text => "$code instead of waiting" } if $code =~ /^(22|23|40001)/ && $self->_order_differs($session->{step});
+	# On a heap, who waits for a row of a savepoint that was released then waits
+	# for the whole transaction (XactLockTableWait), and who asks not to wait does
+	# so for the lock on a newer version (heap_lock_updated_tuple).
+	die { class => 'abandoned', text => 'only h waits, for more than the savepoint' } if $w eq 'h' && grep { $_ != $session && $_->{released} } @{ $self->{sessions} };
+	die { class => 'abandoned', text => 'only h waits, for a version that it skips' } if $w eq 'h' && $session->{step}{kind} eq 'lock' && $session->{step}{s} =~ /(NOWAIT|SKIP LOCKED)$/;
 	$self->_excuse_waits($session, $session->{rekeyed});
 	die { class => "only $w waits", text => "session $session->{n}: only $w waits, $other: " . _show($session->{$other}{result}) };
 }
@@ -308,7 +314,7 @@ sub _judge
 sub _ended
 {
 	my ($self, $me) = @_;
-	@$me{qw(saves ddl pass level cursor rekeys)} = ([], 0, 0, '', $me->{held}, 0);
+	@$me{qw(saves ddl pass level cursor rekeys released)} = ([], 0, 0, '', $me->{held}, 0, 0);
 	return;
 }
 
