@@ -453,9 +453,24 @@ strata_locks_in_scan(Relation rel, CmdType operation)
 	return triggers->trig_delete_before_row || triggers->trig_delete_after_row;
 }
 
+/* The key of the row to change. */
+static void
+get_old_key(ModifyState *state, TupleTableSlot *planSlot, Datum *oldkey)
+{
+	for (int i = 0; i < state->store->key.natts; i++)
+	{
+		bool		isnull;
+
+		oldkey[i] = ExecGetJunkAttribute(planSlot, state->key_junk[i], &isnull);
+		if (isnull)
+			elog(ERROR, "key of the row to change is null");
+	}
+}
+
 /*
- * Lock the row that planSlot says, and see to it that what happens to it
- * happens to its newest version.  False when there is nothing to do any more.
+ * Lock the row that planSlot says, whose key is oldkey, and see to it that what
+ * happens to it happens to its newest version.  False when there is nothing to
+ * do any more.
  * When another transaction had changed it, *epqslot becomes the plan's row for
  * the version to change, and the result relation's old tuple slot (if there
  * is one) that version.
@@ -477,12 +492,6 @@ lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 	uint32		hash;
 
 	*epqslot = NULL;
-	for (int i = 0; i < key->natts; i++)
-	{
-		oldkey[i] = ExecGetJunkAttribute(planSlot, state->key_junk[i], &isnull);
-		if (isnull)
-			elog(ERROR, "key of the row to change is null");
-	}
 	datum = ExecGetJunkAttribute(planSlot, state->tid_junk, &isnull);
 	if (isnull)
 		elog(ERROR, "TID of the row to change is null");
@@ -558,6 +567,19 @@ check_new_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
 		ExecConstraints(rinfo, slot, estate);
 }
 
+/* Does an UPDATE that makes this row change the key? */
+static bool
+changes_key(ResultRelInfo *rinfo, TupleTableSlot *slot, const Datum *oldkey, Datum *newkey)
+{
+	StrataStore *store = ((ModifyState *) rinfo->ri_FdwState)->store;
+
+	slot_getallattrs(slot);
+	Assert(slot->tts_tupleDescriptor->natts == store->desc->natts);
+	strata_key_extract(&store->key, slot->tts_values, slot->tts_isnull, newkey,
+					   RelationGetRelationName(rinfo->ri_RelationDesc), store->desc);
+	return !strata_key_equal(&store->key, oldkey, newkey);
+}
+
 /* Does the row that an UPDATE makes belong elsewhere?  If not, check it. */
 static bool
 moves_away(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
@@ -580,13 +602,17 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 	TupleTableSlot *epqslot;
 	Datum		oldkey[INDEX_MAX_KEYS];
 	Datum		newkey[INDEX_MAX_KEYS];
+	LOCKMODE	mode = ExclusiveLock;
 	bool		moves;
 
 	/* before the row is waited for, as on a heap */
 	moves = moves_away(estate, rinfo, slot);
 
 	/* most updates leave the key alone */
-	if (!lock_target(estate, rinfo, planSlot, ExclusiveLock, oldkey, &epqslot))
+	get_old_key(state, planSlot, oldkey);
+	if (moves || changes_key(rinfo, slot, oldkey, newkey))
+		mode = AccessExclusiveLock;
+	if (!lock_target(estate, rinfo, planSlot, mode, oldkey, &epqslot))
 		return NULL;
 	if (epqslot != NULL)
 	{
@@ -607,11 +633,7 @@ strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 				 errtable(rel)));
 	}
 
-	slot_getallattrs(slot);
-	Assert(slot->tts_tupleDescriptor->natts == store->desc->natts);
-	strata_key_extract(key, slot->tts_values, slot->tts_isnull, newkey,
-					   RelationGetRelationName(rel), store->desc);
-	if (strata_key_equal(key, oldkey, newkey))
+	if (!changes_key(rinfo, slot, oldkey, newkey))
 		strata_memtable_put_version(state->memtable, slot->tts_values, slot->tts_isnull,
 									state->view->manifest, &state->seen);
 	else
@@ -636,6 +658,7 @@ strataExecForeignDelete(EState *estate, ResultRelInfo *rinfo,
 	TupleTableSlot *epqslot;
 	Datum		oldkey[INDEX_MAX_KEYS];
 
+	get_old_key(state, planSlot, oldkey);
 	if (!lock_target(estate, rinfo, planSlot, AccessExclusiveLock, oldkey, &epqslot))
 		return NULL;
 	strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest, &state->seen);

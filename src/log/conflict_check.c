@@ -8,7 +8,8 @@
  * Key locks are heavyweight locks on the key's hash.  Whoever locks keys one
  * by one also holds the store lock in RowExclusiveLock, so that a session may
  * lock all keys at once by taking that exclusively.  Key locks are taken
- * before anything is appended and are held to the end of the transaction.
+ * before anything is appended and are held to the end of the transaction,
+ * unless it turns out that there is nothing to lock or to put.
  *
  * Linking first, then judging, needs no lock: of two versions of a key one is
  * at the earlier position of the shard's log, and the writer of the later one

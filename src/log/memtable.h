@@ -40,8 +40,9 @@ extern StrataMemtable *strata_memtable_begin(StrataStore *store, Relation storag
 /*
  * Put an inserted row.  values by attnum - 1; detoasted and copied here.  mode
  * REPLACE: newest wins.  ERROR: 23505 at once for a duplicate within the
- * memtable, the rest is judged at flush.  IGNORE: takes the key lock, looks,
- * and returns false when a live row with the key exists (nothing put).
+ * memtable, the rest is judged at flush.  IGNORE: looks with the key locked,
+ * and returns false when a live row with the key exists (nothing put, nothing
+ * locked).
  * Raises 23502 for a null key.
  */
 extern bool strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,

@@ -106,7 +106,8 @@ strata_memtable_append(StrataMemtable *memtable)
 
 /*
  * A small statement locks its keys, so that it waits for whoever selected one
- * FOR UPDATE or is about to put one if it is not there.  A larger one is
+ * FOR UPDATE (and it replaces that row) or is about to put one if it is not
+ * there.  A larger one is
  * ordered per key only, by position; where the snapshot is fixed, judging finds
  * versions that are not seen, but no locks.
  */
