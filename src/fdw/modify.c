@@ -418,13 +418,13 @@ lock_key(EState *estate, ModifyState *state, const Datum *keyvalues, LOCKMODE mo
 	MemoryContext oldcxt = MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
 
 	(void) strata_lock_key(RelationGetRelid(state->storage),
-						   strata_key_hash(&state->store->key, keyvalues), mode, false);
+						   strata_key_hash(&state->store->key, keyvalues), mode, false, NULL);
 	MemoryContextSwitchTo(oldcxt);
 }
 
 /*
- * Put a row that an UPDATE gives another key or brings from another partition:
- * the key must be free, whatever inserting would do with one that is not.
+ * Put a row that an UPDATE brings from another partition: the key must be
+ * free, whatever inserting would do with one that is not.
  */
 static void
 put_moved(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
@@ -438,7 +438,7 @@ put_moved(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
 
 		strata_key_extract(key, slot->tts_values, slot->tts_isnull, keyvalues,
 						   RelationGetRelationName(rinfo->ri_RelationDesc), state->store->desc);
-		lock_key(estate, state, keyvalues, ExclusiveLock);
+		strata_memtable_lock_new_key(state->memtable, keyvalues);
 	}
 	(void) strata_memtable_put(state->memtable, STRATA_ON_DUPLICATE_ERROR,
 							   slot->tts_values, slot->tts_isnull);
@@ -493,6 +493,20 @@ strata_locks_in_scan(Relation rel, CmdType operation)
 	return triggers->trig_delete_before_row || triggers->trig_delete_after_row;
 }
 
+/* The key of the row to change. */
+static void
+get_old_key(ModifyState *state, TupleTableSlot *planSlot, Datum *oldkey)
+{
+	for (int i = 0; i < state->store->key.natts; i++)
+	{
+		bool		isnull;
+
+		oldkey[i] = ExecGetJunkAttribute(planSlot, state->key_junk[i], &isnull);
+		if (isnull)
+			elog(ERROR, "key of the row to change is null");
+	}
+}
+
 /*
  * Lock the row with this key of which state->newest was read or found, and say
  * what became of it.
@@ -538,8 +552,9 @@ refuse_changed(void)
 }
 
 /*
- * Lock the row that planSlot says, and see to it that what happens to it
- * happens to its newest version.  False when there is nothing to do any more.
+ * Lock the row that planSlot says, whose key is oldkey, and see to it that what
+ * happens to it happens to its newest version.  False when there is nothing to
+ * do any more.
  * When another transaction had changed it, *epqslot becomes the plan's row for
  * the version to change, and the result relation's old tuple slot (if there
  * is one) that version.
@@ -550,19 +565,12 @@ lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 {
 	ModifyState *state = rinfo->ri_FdwState;
 	Relation	rel = rinfo->ri_RelationDesc;
-	const StrataKey *key = &state->store->key;
 	EPQState   *epqstate = &state->mtstate->mt_epqstate;
 	TupleTableSlot *testslot;
 	Datum		datum;
 	bool		isnull;
 
 	*epqslot = NULL;
-	for (int i = 0; i < key->natts; i++)
-	{
-		oldkey[i] = ExecGetJunkAttribute(planSlot, state->key_junk[i], &isnull);
-		if (isnull)
-			elog(ERROR, "key of the row to change is null");
-	}
 	datum = ExecGetJunkAttribute(planSlot, state->tid_junk, &isnull);
 	if (isnull)
 		elog(ERROR, "TID of the row to change is null");
@@ -630,50 +638,83 @@ move_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot, TupleTableS
 	return strata_move_end(state->mtstate, rinfo, slot, planSlot);
 }
 
+/* What core leaves to the wrapper to check of a row that an UPDATE makes. */
+static void
+check_new_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+
+	if (rinfo->ri_WithCheckOptions != NIL)
+		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
+	if (state->constraints)
+		ExecConstraints(rinfo, slot, estate);
+}
+
+/* Does an UPDATE that makes this row change the key? */
+static bool
+changes_key(ResultRelInfo *rinfo, TupleTableSlot *slot, const Datum *oldkey, Datum *newkey)
+{
+	StrataStore *store = ((ModifyState *) rinfo->ri_FdwState)->store;
+
+	slot_getallattrs(slot);
+	Assert(slot->tts_tupleDescriptor->natts == store->desc->natts);
+	strata_key_extract(&store->key, slot->tts_values, slot->tts_isnull, newkey,
+					   RelationGetRelationName(rinfo->ri_RelationDesc), store->desc);
+	return !strata_key_equal(&store->key, oldkey, newkey);
+}
+
+/* Does the row that an UPDATE makes belong elsewhere?  If not, check it. */
+static bool
+moves_away(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
+{
+	if (rinfo->ri_RelationDesc->rd_rel->relispartition &&
+		!ExecPartitionCheck(rinfo, slot, estate, false))
+		return true;
+	check_new_row(estate, rinfo, slot);
+	return false;
+}
+
 TupleTableSlot *
 strataExecForeignUpdate(EState *estate, ResultRelInfo *rinfo,
 						TupleTableSlot *slot, TupleTableSlot *planSlot)
 {
 	ModifyState *state = rinfo->ri_FdwState;
 	Relation	rel = rinfo->ri_RelationDesc;
-	StrataStore *store = state->store;
-	const StrataKey *key = &store->key;
 	TupleTableSlot *epqslot;
 	Datum		oldkey[INDEX_MAX_KEYS];
 	Datum		newkey[INDEX_MAX_KEYS];
+	LOCKMODE	mode = ExclusiveLock;
+	bool		moves;
+
+	/* before the row is waited for, as on a heap */
+	moves = moves_away(estate, rinfo, slot);
 
 	/* most updates leave the key alone */
-	if (!lock_target(estate, rinfo, planSlot, ExclusiveLock, oldkey, &epqslot))
+	get_old_key(state, planSlot, oldkey);
+	if (moves || changes_key(rinfo, slot, oldkey, newkey))
+		mode = AccessExclusiveLock;
+	if (!lock_target(estate, rinfo, planSlot, mode, oldkey, &epqslot))
 		return NULL;
 	if (epqslot != NULL)
 	{
 		slot = ExecGetUpdateNewTuple(rinfo, epqslot, rinfo->ri_oldTupleSlot);
 		if (rel->rd_att->constr != NULL && rel->rd_att->constr->has_generated_stored)
 			ExecComputeStoredGenerated(rinfo, estate, slot, CMD_UPDATE);
+		moves = moves_away(estate, rinfo, slot);
 	}
-
-	/* what has to hold elsewhere is checked there */
-	if (rel->rd_rel->relispartition && !ExecPartitionCheck(rinfo, slot, estate, false))
+	if (moves)
 		return move_row(estate, rinfo, slot, planSlot, oldkey);
-	if (rinfo->ri_WithCheckOptions != NIL)
-		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
-	if (state->constraints)
-		ExecConstraints(rinfo, slot, estate);
 
-	slot_getallattrs(slot);
-	Assert(slot->tts_tupleDescriptor->natts == store->desc->natts);
-	strata_key_extract(key, slot->tts_values, slot->tts_isnull, newkey,
-					   RelationGetRelationName(rel), store->desc);
-	if (strata_key_equal(key, oldkey, newkey))
+	if (!changes_key(rinfo, slot, oldkey, newkey))
 		strata_memtable_put_version(state->memtable, slot->tts_values, slot->tts_isnull,
 									state->view->manifest, &state->seen);
 	else
 	{
 		/* a changed key is a row deleted and another one inserted */
 		lock_key(estate, state, oldkey, AccessExclusiveLock);
-		strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest,
-									  &state->seen, false);
-		put_moved(estate, rinfo, slot);
+		strata_memtable_lock_new_key(state->memtable, newkey);
+		strata_memtable_put_rekeyed(state->memtable, oldkey, slot->tts_values, slot->tts_isnull,
+									state->view->manifest, &state->seen);
 	}
 	return slot;
 }
@@ -686,6 +727,7 @@ strataExecForeignDelete(EState *estate, ResultRelInfo *rinfo,
 	TupleTableSlot *epqslot;
 	Datum		oldkey[INDEX_MAX_KEYS];
 
+	get_old_key(state, planSlot, oldkey);
 	if (!lock_target(estate, rinfo, planSlot, AccessExclusiveLock, oldkey, &epqslot))
 		return NULL;
 	strata_memtable_put_tombstone(state->memtable, oldkey, state->view->manifest, &state->seen,

@@ -8,7 +8,8 @@
  * Key locks are heavyweight locks on the key's hash.  Whoever locks keys one
  * by one also holds the store lock in RowExclusiveLock, so that a session may
  * lock all keys at once by taking that exclusively.  Key locks are taken
- * before anything is appended and are held to the end of the transaction.
+ * before anything is appended and are held to the end of the transaction,
+ * unless it turns out that there is nothing to lock or to put.
  *
  * Linking first, then judging, needs no lock: of two versions of a key one is
  * at the earlier position of the shard's log, and the writer of the later one
@@ -80,6 +81,8 @@ static int	judge_key_cmp(const void *a, const void *b, void *arg);
 static int	judge_hash_cmp(const void *a, const void *b);
 static int	key_lock_cap(void);
 static bool accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg);
+static bool accept_seen(const StrataPendingEntry *entry, int index, void *arg);
+static bool snapshot_sees_row(Judge *judge, StrataKeyProbe *probe);
 static Verdict judge_pending(Judge *judge);
 static const Datum *judge_base(Judge *judge, StrataJudgeKey *keys, int nkeys);
 static const Datum *judge_base_by_index(Judge *judge, Oid index,
@@ -101,24 +104,36 @@ hash_cmp(const void *a, const void *b)
 }
 
 bool
-strata_lock_insert_keys(Oid storage, uint32 *hashes, int nhashes)
+strata_lock_new_key(StrataStore *store, Relation storage, StrataJudgeKey *key)
 {
-	if (key_locks + nhashes > STRATA_MAX_KEY_LOCKS)
-		return false;
-	if (strata_lock_held(storage, STRATA_LOCK_STORE, 0, ExclusiveLock))
-		return true;
-	if (!strata_lock(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock, true))
-		return false;
+	Oid			relid = RelationGetRelid(storage);
 
-	qsort(hashes, nhashes, sizeof(uint32), hash_cmp);
-	for (int i = 0; i < nhashes; i++)
+	if (key->unique && strata_lock_key(relid, key->hash, ExclusiveLock, true, NULL))
+		return false;
+	if (key->unique && strata_judge_keys(store, storage, key, 1) != NULL)
+		return true;
+	(void) strata_lock_key(relid, key->hash, ExclusiveLock, false, NULL);
+	return false;
+}
+
+const Datum *
+strata_lock_insert_keys(StrataStore *store, Relation storage, StrataJudgeKey *keys, int nkeys)
+{
+	Oid			relid = RelationGetRelid(storage);
+
+	if (key_locks + nkeys > STRATA_MAX_KEY_LOCKS)
+		return NULL;
+	if (strata_lock_held(relid, STRATA_LOCK_STORE, 0, ExclusiveLock) ||
+		!strata_lock(relid, STRATA_LOCK_STORE, 0, RowExclusiveLock, true))
+		return NULL;
+
+	qsort(keys, nkeys, sizeof(StrataJudgeKey), judge_hash_cmp);
+	for (int i = 0; i < nkeys; i++)
 	{
-		if (i > 0 && hashes[i] == hashes[i - 1])
-			continue;
-		strata_lock(storage, STRATA_LOCK_KEY, hashes[i], ExclusiveLock, false);
-		key_locks++;
+		if (strata_lock_new_key(store, storage, &keys[i]))
+			return keys[i].values;
 	}
-	return true;
+	return NULL;
 }
 
 /*
@@ -148,8 +163,10 @@ key_lock_held(Oid storage, uint32 hash, LOCKMODE mode)
 }
 
 bool
-strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait)
+strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait, bool *acquired)
 {
+	if (acquired != NULL)
+		*acquired = false;
 	if (strata_lock_held(storage, STRATA_LOCK_STORE, 0, ExclusiveLock) ||
 		key_lock_held(storage, hash, mode))
 		return true;
@@ -167,9 +184,27 @@ strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait)
 		!strata_lock(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock, nowait))
 		return false;
 	if (!strata_lock(storage, STRATA_LOCK_KEY, hash, mode, nowait))
-		return false;
+	{
+		/*
+		 * Who asks without waiting is refused also for the sake of those in
+		 * the queue.  If they wait for a weaker lock of ours, we go first.
+		 */
+		if (!key_lock_held(storage, hash, AccessShareLock) ||
+			strata_lock_conflicts(storage, STRATA_LOCK_KEY, hash, mode))
+			return false;
+		(void) strata_lock(storage, STRATA_LOCK_KEY, hash, mode, false);
+	}
 	key_locks++;
+	if (acquired != NULL)
+		*acquired = true;
 	return true;
+}
+
+void
+strata_unlock_key(Oid storage, uint32 hash, LOCKMODE mode)
+{
+	strata_unlock(storage, STRATA_LOCK_KEY, hash, mode);
+	key_locks--;
 }
 
 void
@@ -275,6 +310,42 @@ accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
 	return strata_pending_outcome(judge->pending, index) != STRATA_XID_ABORTED;
 }
 
+static bool
+accept_seen(const StrataPendingEntry *entry, int index, void *arg)
+{
+	Judge	   *judge = arg;
+
+	return accept_not_aborted(entry, index, arg) &&
+		strata_entry_visible(entry->fxid, entry->cid, entry->flags, judge->snapshot);
+}
+
+/* Does the snapshot see a row of the key being judged? */
+static bool
+snapshot_sees_row(Judge *judge, StrataKeyProbe *probe)
+{
+	StrataJudgeKey key = *judge->key;
+	StrataVersion version;
+
+	if (strata_pending_find(judge->pending, probe, accept_seen, judge, &version))
+		return !version.tombstone;
+	return judge_base(judge, &key, 1) != NULL;
+}
+
+/*
+ * Is it a conflict that the snapshot, which is the transaction's, does not see
+ * the winner?  A unique index asks what is there now.  But a row that is gone
+ * must be gone for the snapshot, too, lest it see the key twice.
+ */
+static bool
+unseen_conflicts(Judge *judge, StrataKeyProbe *probe, bool tombstone)
+{
+	if (IsolationIsSerializable())
+		return true;
+	if (tombstone)
+		return snapshot_sees_row(judge, probe);
+	return !judge->key->unique || judge->key->skips;
+}
+
 /*
  * Judge one key among its pending versions.
  *
@@ -323,7 +394,8 @@ judge_pending(Judge *judge)
 			case STRATA_XID_COMMITTED:
 				if (judge->fixed &&
 					!strata_entry_visible(entry->fxid, entry->cid, entry->flags,
-										  judge->snapshot))
+										  judge->snapshot) &&
+					unseen_conflicts(judge, &probe, version.tombstone))
 					ereport(ERROR,
 							(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 							 errmsg("could not serialize access due to concurrent update")));

@@ -23,23 +23,22 @@
 #define STRATA_MAX_KEY_LOCKS		1000
 
 /*
- * Lock the keys of a small INSERT, in hash order; hashes is sorted in place.
- * False, nothing locked, when the transaction has its share of key locks or
- * when another session has locked the whole store.
- */
-extern bool strata_lock_insert_keys(Oid storage, uint32 *hashes, int nhashes);
-
-/*
  * Lock one key whatever it takes: the store lock is waited for, and beyond
  * STRATA_MAX_KEY_LOCKS the whole store is locked as soon as that goes without
- * waiting.  False when nowait and somebody is in the way.
+ * waiting.  False when nowait and somebody is in the way.  acquired, if not
+ * NULL, says whether the key's lock is new, so that strata_unlock_key may give
+ * it back.
  *
  * Modes are those that heap uses for its rows: AccessShareLock FOR KEY SHARE,
  * RowShareLock FOR SHARE, ExclusiveLock FOR NO KEY UPDATE, for a new version
  * and for an insert, AccessExclusiveLock FOR UPDATE, for a tombstone and for a
  * changed key.
  */
-extern bool strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait);
+extern bool strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait,
+							bool *acquired);
+
+/* Give back a lock acquired by strata_lock_key, for which nothing was put. */
+extern void strata_unlock_key(Oid storage, uint32 hash, LOCKMODE mode);
 
 /*
  * For a statement that is going to lock many keys: lock all of them, waiting
@@ -55,6 +54,8 @@ typedef struct StrataJudgeKey
 	uint32		hash;
 	bool		unique;			/* a live row is a duplicate, else only what
 								 * the snapshot cannot see counts */
+	bool		skips;			/* a duplicate is left out, no error: where the
+								 * snapshot is fixed it must see it */
 	bool		linked;			/* versions before position only */
 	StrataPosition position;	/* where our own version of the key is */
 	StrataPosition seen;		/* of changes: where the log ended at the look */
@@ -65,11 +66,34 @@ typedef struct StrataJudgeKey
  * Judge keys by today's commit status: the winner among the versions not known
  * aborted decides; running ones are waited for.  Returns the key values of the
  * first unique one that has a live row, NULL when there is none; sorts keys.
+ * Keys that are not linked are judged alone (nkeys = 1).
+ *
  * In a transaction whose snapshot is fixed, a winner that this does not see
- * raises 40001.  Keys that are not linked are judged alone (nkeys = 1).
+ * raises 40001, but where a unique index would not mind: a live row is a
+ * duplicate whoever sees it (unless the row to be put would be left out), and a
+ * deleted one is in nobody's way if the snapshot sees no row of the key
+ * either.  SERIALIZABLE lets none of this pass.
  */
 extern const Datum *strata_judge_keys(StrataStore *store, Relation storage,
 									  StrataJudgeKey *keys, int nkeys);
+
+/*
+ * Lock the key of a row that is to be put where none is (keys with unique
+ * set), or of any other inserted row.  Somebody may hold the key's lock because
+ * he locked the row, changes it, or is about to put one.  As with a unique
+ * index, a row that is there and that nobody changes is a duplicate at once,
+ * whoever has locked it; that is returned (true), and the lock may be missing.
+ */
+extern bool strata_lock_new_key(StrataStore *store, Relation storage, StrataJudgeKey *key);
+
+/*
+ * The same for the keys of a small INSERT, in hash order; sorts keys.  Returns
+ * the key values of a duplicate, NULL if there was none.  Locks nothing when
+ * the transaction has its share of key locks or when another session has locked
+ * the whole store.
+ */
+extern const Datum *strata_lock_insert_keys(StrataStore *store, Relation storage,
+											StrataJudgeKey *keys, int nkeys);
 
 /*
  * Judge linked new versions and tombstones of rows that were read: a version

@@ -7,8 +7,8 @@
  *
  *	ROWS		uint32 key hashes of rows, then of tombstones, padded to
  *				MAXALIGN; then one minimal tuple each in the same order, each
- *				padded to MAXALIGN (of tombstones: of the key columns, with
- *				STRATA_ROW_... marks in t_infomask2), the
+ *				padded to MAXALIGN (of tombstones: of the key columns), with
+ *				STRATA_ROW_... marks in t_infomask2, the
  *				whole as one zstd frame when that pays.  Hashes stay
  *				uncompressed so that keys can be indexed without decoding.
  *	EXTENT		StrataExtent
@@ -624,7 +624,7 @@ uint16
 strata_entry_marks(StrataEntryDecoder *decoder, uint32 row)
 {
 	Assert(row < decoder->entry->rows + decoder->entry->tombstones);
-	return decoder->tuples[row]->t_infomask2 & STRATA_ROW_MOVED;
+	return decoder->tuples[row]->t_infomask2 & (STRATA_ROW_REKEYED | STRATA_ROW_BORN | STRATA_ROW_MOVED);
 }
 
 void

@@ -115,9 +115,14 @@ typedef struct StrataExtentEntry
 /* ---- encoding ---- */
 
 /*
- * What whoever waited for a row wants to know of the version that came.  Bits
- * of t_infomask2 that core leaves free.
+ * What whoever waited for a row wants to know of the version that came: is it
+ * one of the same row?  Bits of t_infomask2 that core leaves free.  Row groups
+ * carry none.
  */
+#define STRATA_ROW_REKEYED	0x1000	/* tombstone: the row goes on under another
+									 * key; row: it had another one before */
+#define STRATA_ROW_BORN		0x0800	/* row: its own command deleted the one that
+									 * was there */
 #define STRATA_ROW_MOVED	0x0800	/* tombstone: the row went to another
 									 * partition */
 

@@ -87,6 +87,9 @@ static bool key_equals_row(StrataMemtable *memtable, const StrataMemRow *row,
 
 static void raise_kept_error(StrataMemtable *memtable) pg_attribute_noreturn();
 static void drop_memtable(StrataMemtable *memtable);
+static bool put_row(StrataMemtable *memtable, StrataOnDuplicate mode, Datum *values, bool *isnull,
+					uint16 marks);
+static bool lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues);
 static StrataMemRow *find_row(StrataMemtable *memtable, StrataMemShard *shard, uint32 hash,
 							  const Datum *keyvalues);
 static StrataMemRow *copy_row(StrataMemtable *memtable, TupleDesc desc, const Datum *values,
@@ -210,6 +213,13 @@ bool
 strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 					Datum *values, bool *isnull)
 {
+	return put_row(memtable, mode, values, isnull, 0);
+}
+
+static bool
+put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
+		Datum *values, bool *isnull, uint16 marks)
+{
 	StrataStore *store = memtable->store;
 	Datum	   *keyvalues = memtable->work_key;
 	StrataMemShard *shard;
@@ -232,7 +242,7 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 		if (mode == STRATA_ON_DUPLICATE_ERROR)
 		{
 			if (old != NULL && !old->tombstone)
-				strata_memtable_raise_duplicate(memtable, keyvalues);
+				strata_memtable_raise_duplicate(memtable, NULL, keyvalues);
 			/* what this command deleted itself is no duplicate */
 			unique = (old == NULL);
 		}
@@ -242,22 +252,7 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 				return false;
 			if (old == NULL)
 			{
-				StrataJudgeKey key = {0};
-				MemoryContext oldcxt;
-				Relation	storage;
-				bool		exists;
-
-				(void) strata_lock_key(memtable->storage, hash, ExclusiveLock, false);
-				key.hash = hash;
-				key.unique = true;
-				key.values = keyvalues;
-				oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
-				storage = relation_open(memtable->storage, NoLock);
-				exists = strata_judge_keys(store, storage, &key, 1) != NULL;
-				relation_close(storage, NoLock);
-				MemoryContextSwitchTo(oldcxt);
-				MemoryContextReset(memtable->temp_mcxt);
-				if (exists)
+				if (!lock_if_free(memtable, hash, keyvalues))
 					return false;
 
 				/*
@@ -286,9 +281,62 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 	row = copy_row(memtable, store->desc, values, isnull);
 	row->hash = hash;
 	row->unique = unique;
+	row->marks = marks;
+	if (old != NULL && old->tombstone)
+		row->marks |= STRATA_ROW_BORN;
 	store_row(memtable, shard, row, old, keyvalues);
 	flush_if_full(memtable, shard);
 	return true;
+}
+
+/*
+ * Lock the key if it has no row; as for a unique index, one that is there and
+ * that nobody changes is one, whoever has locked it.
+ */
+static bool
+lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
+	Relation	storage = relation_open(memtable->storage, NoLock);
+	StrataJudgeKey key = {0};
+	bool		locked;
+	bool		acquired;
+	bool		exists;
+
+	key.hash = hash;
+	key.unique = true;
+	key.skips = true;
+	key.values = keyvalues;
+	locked = strata_lock_key(memtable->storage, hash, ExclusiveLock, true, &acquired);
+	exists = strata_judge_keys(memtable->store, storage, &key, 1) != NULL;
+	if (!exists && !locked)
+	{
+		(void) strata_lock_key(memtable->storage, hash, ExclusiveLock, false, &acquired);
+		exists = strata_judge_keys(memtable->store, storage, &key, 1) != NULL;
+	}
+	if (exists && acquired)
+		strata_unlock_key(memtable->storage, hash, ExclusiveLock);
+	relation_close(storage, NoLock);
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextReset(memtable->temp_mcxt);
+	return !exists;
+}
+
+void
+strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
+	Relation	storage = relation_open(memtable->storage, NoLock);
+	StrataJudgeKey key = {0};
+
+	key.hash = strata_key_hash(&memtable->store->key, keyvalues);
+	key.unique = true;
+	key.values = keyvalues;
+	if (strata_lock_new_key(memtable->store, storage, &key))
+		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
+	relation_close(storage, NoLock);
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextReset(memtable->temp_mcxt);
 }
 
 /* Put row or tombstone in the place of one that was read. */
@@ -346,6 +394,18 @@ strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
 
 	put_change(memtable, memtable->store->key.desc, keyvalues, isnull, keyvalues, true,
 			   moved ? STRATA_ROW_MOVED : 0, manifest, seen);
+}
+
+void
+strata_memtable_put_rekeyed(StrataMemtable *memtable, const Datum *oldkey,
+							Datum *values, bool *isnull,
+							StrataManifest *manifest, const StrataPosition *seen)
+{
+	bool		no_nulls[INDEX_MAX_KEYS] = {0};
+
+	put_change(memtable, memtable->store->key.desc, oldkey, no_nulls, oldkey, true,
+			   STRATA_ROW_REKEYED, manifest, seen);
+	(void) put_row(memtable, STRATA_ON_DUPLICATE_ERROR, values, isnull, STRATA_ROW_REKEYED);
 }
 
 bool
@@ -530,6 +590,9 @@ store_row(StrataMemtable *memtable, StrataMemShard *shard, StrataMemRow *row,
 			row->changes = true;
 			row->seen = old->seen;
 		}
+		/* so is what it took the place of */
+		if (!row->tombstone && !old->tombstone)
+			row->marks |= old->marks;
 		if (memtable->hash != NULL)
 		{
 			KeyHashEntry *entry;

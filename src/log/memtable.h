@@ -40,8 +40,9 @@ extern StrataMemtable *strata_memtable_begin(StrataStore *store, Relation storag
 /*
  * Put an inserted row.  values by attnum - 1; detoasted and copied here.  mode
  * REPLACE: newest wins.  ERROR: 23505 at once for a duplicate within the
- * memtable, the rest is judged at flush.  IGNORE: takes the key lock, looks,
- * and returns false when a live row with the key exists (nothing put).
+ * memtable, the rest is judged at flush.  IGNORE: looks with the key locked,
+ * and returns false when a live row with the key exists (nothing put, nothing
+ * locked).
  * Raises 23502 for a null key.
  */
 extern bool strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
@@ -58,6 +59,14 @@ extern void strata_memtable_put_version(StrataMemtable *memtable, Datum *values,
 extern void strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
 										  StrataManifest *manifest, const StrataPosition *seen,
 										  bool moved);
+
+/* Put a row with another key in the place of one that was read, likewise. */
+extern void strata_memtable_put_rekeyed(StrataMemtable *memtable, const Datum *oldkey,
+										Datum *values, bool *isnull,
+										StrataManifest *manifest, const StrataPosition *seen);
+
+/* Lock the key that an UPDATE is about to give a row; 23505 if it has one. */
+extern void strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues);
 
 /* Has the command put a row or tombstone of this key (and not flushed it)? */
 extern bool strata_memtable_has_key(StrataMemtable *memtable, uint32 hash,

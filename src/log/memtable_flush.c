@@ -78,7 +78,7 @@ typedef enum JudgeWhich
 	JUDGE_CHANGES
 } JudgeWhich;
 
-static void lock_keys(StrataMemtable *memtable);
+static void lock_keys(Flush *flush);
 static void flush_shard(Flush *flush, int shard);
 static void append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group);
 static void add_link(Flush *flush, StrataLogRow *rows, int nrows, const StrataPosition *position);
@@ -93,7 +93,7 @@ strata_memtable_append(StrataMemtable *memtable)
 	flush.memtable = memtable;
 	flush.storage = relation_open(memtable->storage, NoLock);
 	if (memtable->store->key.natts > 0)
-		lock_keys(memtable);
+		lock_keys(&flush);
 
 	for (int shard = 0; shard < memtable->store->nshards; shard++)
 	{
@@ -107,32 +107,48 @@ strata_memtable_append(StrataMemtable *memtable)
 
 /*
  * A small statement locks its keys, so that it waits for whoever selected one
- * FOR UPDATE or is about to put one if it is not there.  A larger one is
+ * FOR UPDATE (and it replaces that row) or is about to put one if it is not
+ * there.  A larger one is
  * ordered per key only, by position; where the snapshot is fixed, judging finds
  * versions that are not seen, but no locks.
  */
 static void
-lock_keys(StrataMemtable *memtable)
+lock_keys(Flush *flush)
 {
-	uint32		hashes[STRATA_MAX_LOCKED_INSERT];
-	int			nhashes = 0;
+	StrataMemtable *memtable = flush->memtable;
+	StrataJudgeKey *keys;
+	const Datum *duplicate;
+	int			nkeys = 0;
 
 	if (memtable->nkeys_flushed + memtable->nrows > STRATA_MAX_LOCKED_INSERT)
 		return;
 
+	keys = palloc0(memtable->nrows * sizeof(StrataJudgeKey));
 	for (int shard = 0; shard < memtable->store->nshards; shard++)
 	{
 		for (uint32 i = 0; i < memtable->shards[shard].nrows; i++)
 		{
 			const StrataMemRow *row = memtable->shards[shard].rows[i];
+			StrataJudgeKey *key = &keys[nkeys];
 
 			/* those of rows that were read were locked then */
-			if (!row->changes)
-				hashes[nhashes++] = row->hash;
+			if (row->changes)
+				continue;
+			nkeys++;
+			key->hash = row->hash;
+			key->unique = row->unique;
+			if (row->unique)
+			{
+				key->values = palloc(memtable->store->key.natts * sizeof(Datum));
+				strata_memrow_key(memtable, row, key->values);
+			}
 		}
 	}
-	if (nhashes > 0)
-		strata_lock_insert_keys(memtable->storage, hashes, nhashes);
+	if (nkeys == 0)
+		return;
+	duplicate = strata_lock_insert_keys(memtable->store, flush->storage, keys, nkeys);
+	if (duplicate != NULL)
+		strata_memtable_raise_duplicate(memtable, flush->storage, duplicate);
 }
 
 /* Append the rows of one shard, as one entry where that is possible. */
@@ -294,7 +310,7 @@ judge_links(Flush *flush)
 	{
 		duplicate = strata_judge_keys(memtable->store, flush->storage, keys, nkeys);
 		if (duplicate != NULL)
-			strata_memtable_raise_duplicate(memtable, duplicate);
+			strata_memtable_raise_duplicate(memtable, NULL, duplicate);
 	}
 
 	if (!validate && memtable->manifest != NULL)
@@ -361,6 +377,7 @@ collect_keys(Flush *flush, JudgeWhich which, int *nkeys)
 				continue;
 			out->hash = row->hash;
 			out->unique = row->unique;
+			out->skips = false;
 			out->linked = true;
 			out->position = link->position;
 			out->seen = row->seen;
@@ -377,10 +394,14 @@ collect_keys(Flush *flush, JudgeWhich which, int *nkeys)
  * There is no constraint that could be named: the option that demands it is.
  */
 void
-strata_memtable_raise_duplicate(StrataMemtable *memtable, const Datum *keyvalues)
+strata_memtable_raise_duplicate(StrataMemtable *memtable, Relation storage,
+								const Datum *keyvalues)
 {
 	StrataStore *store = memtable->store;
 	bool		may_read;
+
+	if (storage != NULL && IsolationIsSerializable())
+		CheckForSerializableConflictIn(storage, NULL, strata_key_hash(&store->key, keyvalues));
 
 	may_read = pg_class_aclcheck(store->ftrelid, memtable->userid, ACL_SELECT) == ACLCHECK_OK;
 	if (!may_read)

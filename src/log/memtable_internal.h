@@ -97,8 +97,11 @@ strata_memrow_key(const StrataMemtable *memtable, const StrataMemRow *row, Datum
 		keyvalues[i] = row->values[row->tombstone ? i : key->attnum[i] - 1];
 }
 
-/* 23505, with the key if the statement's user may read it. */
-extern void strata_memtable_raise_duplicate(StrataMemtable *memtable,
+/*
+ * 23505, with the key if the statement's user may read it.  With storage, 40001
+ * if a serializable transaction has read that there is none and that matters.
+ */
+extern void strata_memtable_raise_duplicate(StrataMemtable *memtable, Relation storage,
 											const Datum *keyvalues) pg_attribute_noreturn();
 
 /* Append everything to the log, judge it; the caller empties the memtable. */

@@ -92,33 +92,39 @@ probe_version(StrataPending *pending, const StrataKeyProbe *probe, int entry, ui
 	return strata_probe_matches(probe, stored);
 }
 
+/* Is the version of the key, and does visit want to see no more? */
 static bool
-found(StrataPending *pending, int entry, uint32 row, StrataVersion *out)
+visited(StrataPending *pending, const StrataKeyProbe *probe, int entry, uint32 row,
+		StrataVisit visit, void *visit_arg)
 {
-	out->entry = entry;
-	out->row = row;
-	out->tombstone = row >= pending_entry(pending, entry)->rows;
-	return true;
+	StrataVersion version;
+
+	if (!probe_version(pending, probe, entry, row))
+		return false;
+	version.entry = entry;
+	version.row = row;
+	version.tombstone = row >= pending_entry(pending, entry)->rows;
+	return !visit(&version, visit_arg);
 }
 
-/* strata_pending_find without a table of keys: from the newest entry on. */
-static bool
-find_by_reading(StrataPending *pending, const StrataKeyProbe *probe,
-				StrataAccept accept, void *arg, StrataVersion *out)
+/* strata_pending_versions without a table of keys: from the newest entry on. */
+static void
+versions_by_reading(StrataPending *pending, const StrataKeyProbe *probe,
+					StrataAccept accept, void *arg, StrataVisit visit, void *visit_arg)
 {
 	StrataPendingLog *log = pending->log;
 	int			shard = -1;
 	int			entry;
 	MemoryContext mcxt;
 	MemoryContext old;
-	bool		result = false;
+	bool		done = false;
 
 	if (probe->has_hash)
 		shard = strata_key_shard(probe->hash, log->nshards);
 	mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata key hashes",
 								 ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(mcxt);
-	for (entry = log->nentries - 1; entry >= 0 && !result; entry--)
+	for (entry = log->nentries - 1; entry >= 0 && !done; entry--)
 	{
 		uint32		n;
 		uint32		row;
@@ -136,31 +142,31 @@ find_by_reading(StrataPending *pending, const StrataKeyProbe *probe,
 		{
 			if (hashes && hashes[row] != probe->hash)
 				continue;
-			if (probe_version(pending, probe, entry, row))
-			{
-				result = found(pending, entry, row, out);
+			done = visited(pending, probe, entry, row, visit, visit_arg);
+			if (done)
 				break;
-			}
 		}
 		MemoryContextReset(mcxt);
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(mcxt);
-	return result;
 }
 
-bool
-strata_pending_find(StrataPending *pending, const StrataKeyProbe *probe,
-					StrataAccept accept, void *arg, StrataVersion *out)
+void
+strata_pending_versions(StrataPending *pending, const StrataKeyProbe *probe,
+						StrataAccept accept, void *arg, StrataVisit visit, void *visit_arg)
 {
 	StrataPendingLog *log = pending->log;
 	StrataKeyTable *table = log->keys;
 	uint32		k;
 
 	if (!log->keyed || log->nentries == 0)
-		return false;
+		return;
 	if (table == NULL)
-		return find_by_reading(pending, probe, accept, arg, out);
+	{
+		versions_by_reading(pending, probe, accept, arg, visit, visit_arg);
+		return;
+	}
 
 	if (probe->has_hash)
 	{
@@ -171,10 +177,10 @@ strata_pending_find(StrataPending *pending, const StrataKeyProbe *probe,
 
 			if (key->hash == probe->hash &&
 				accept(&log->entries[key->entry], key->entry, arg) &&
-				probe_version(pending, probe, key->entry, key->row))
-				return found(pending, key->entry, key->row, out);
+				visited(pending, probe, key->entry, key->row, visit, visit_arg))
+				return;
 		}
-		return false;
+		return;
 	}
 
 	/* no hash: every key, entry by entry; of one shard the newest comes first */
@@ -185,10 +191,26 @@ strata_pending_find(StrataPending *pending, const StrataKeyProbe *probe,
 		if ((k & 0xFFF) == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (accept(&log->entries[key->entry], key->entry, arg) &&
-			probe_version(pending, probe, key->entry, key->row))
-			return found(pending, key->entry, key->row, out);
+			visited(pending, probe, key->entry, key->row, visit, visit_arg))
+			return;
 	}
+}
+
+/* Take the first version, and see no more. */
+static bool
+take(const StrataVersion *version, void *arg)
+{
+	*(StrataVersion *) arg = *version;
 	return false;
+}
+
+bool
+strata_pending_find(StrataPending *pending, const StrataKeyProbe *probe,
+					StrataAccept accept, void *arg, StrataVersion *out)
+{
+	out->entry = -1;
+	strata_pending_versions(pending, probe, accept, arg, take, out);
+	return out->entry >= 0;
 }
 
 bool
@@ -288,7 +310,7 @@ strata_pending_hides(StrataPending *pending, uint32 hash, StrataGroupReader *rea
 		StrataVersion version;
 
 		strata_group_fetch_key(reader, row, base);
-		return find_by_reading(pending, &probe, accept, arg, &version);
+		return strata_pending_find(pending, &probe, accept, arg, &version);
 	}
 	for (k = strata_key_table_head(table, hash); k != STRATA_NO_KEY; k = table->keys[k].next)
 	{

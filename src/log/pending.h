@@ -128,6 +128,16 @@ extern bool strata_pending_find(StrataPending *pending, const StrataKeyProbe *pr
 								StrataAccept accept, void *arg, StrataVersion *out);
 
 /*
+ * All of the key's versions in accepted entries, newest first, until visit
+ * returns false.  It is called in a context that is soon reset.
+ */
+typedef bool (*StrataVisit)(const StrataVersion *version, void *arg);
+
+extern void strata_pending_versions(StrataPending *pending, const StrataKeyProbe *probe,
+									StrataAccept accept, void *accept_arg,
+									StrataVisit visit, void *visit_arg);
+
+/*
  * Is (entry, row) the winner of its key among accepted entries?  The rule must
  * give the same answers as long as the same arg is passed: a caller that asks
  * often has all losers found at once (strata_pending_losers).

@@ -6,12 +6,17 @@
  * A statement reads rows under its snapshot and then changes or locks some.
  * Here is settled whether the version that was read is still the newest: the
  * key's lock is taken first, then every version of the key that is not known
- * aborted and stands after the one that was read counts.  One of a running
- * transaction is waited for, with no page locked, and then all is looked at
- * again; one of a committed transaction is a conflict, which READ COMMITTED
- * resolves by going on with it and higher levels by an error.  The tombstone
- * of a row that went to another partition is an error at every level, as on a
- * heap: the row is still there, but cannot be followed.
+ * aborted and stands after the one that was read counts, the oldest first.  One
+ * of a running transaction is waited for, with no page locked, and then all is
+ * looked at again; one of a committed transaction is a conflict, which READ
+ * COMMITTED resolves by going on with it and higher levels by an error.
+ *
+ * As on a heap, a row that was deleted is gone, also when there is another one
+ * under its key by now.  A tombstone between the two says so, or a mark
+ * (log/entry.h) where one command did both.  When that is known while somebody
+ * has the key locked, he is not waited for.  A row that went to another
+ * partition is an error at every level: it is still there, but cannot be
+ * followed.
  *
  * FOR KEY SHARE only wants the key to stay.  Whoever removes one locks it
  * against that, so with the key's lock held, versions of running transactions
@@ -60,7 +65,7 @@ struct StrataRowLocker
 	Bitmapset  *all;			/* attributes */
 	StrataPendingReader *reader;	/* of newer versions, made by the first */
 	StrataLookup *lookup;		/* rows by TID, made by the first */
-	StrataVersion newest;		/* after CHANGED */
+	StrataVersion newest;		/* after CHANGED, or what made it GONE */
 	bool		key_share;		/* only the key has to stay */
 
 	/* without a hash of keys: entries that the snapshot does not see */
@@ -171,20 +176,62 @@ examine_entries(StrataRowLocker *locker)
 	}
 }
 
-/* The newest version of the key that counts, if pending. */
+/* Versions of a key that came after the one that was read, newest first. */
+typedef struct Newer
+{
+	StrataRowLocker *locker;
+	const ItemPointerData *tid;
+	bool		one;			/* a committed one is enough */
+	StrataVersion *versions;
+	int			n;
+	int			max;
+} Newer;
+
 static bool
-find_newest(StrataRowLocker *locker, StrataKeyProbe *probe, StrataVersion *version)
+add_newer(const StrataVersion *version, void *arg)
+{
+	Newer	   *newer = arg;
+	StrataView *view = newer->locker->view;
+	const StrataPendingEntry *entry = strata_pending_entry(view->pending, version->entry);
+
+	if (!version->tombstone)
+	{
+		ItemPointerData tid;
+
+		strata_pending_tid(&tid, entry, version->row);
+		if (ItemPointerEquals(&tid, unconstify(ItemPointerData *, newer->tid)))
+			return false;
+	}
+	if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
+		return false;
+	if (newer->n == newer->max)
+	{
+		newer->max = Max(8, newer->max * 2);
+		newer->versions = newer->versions ?
+			repalloc_huge(newer->versions, newer->max * sizeof(StrataVersion)) :
+			MemoryContextAlloc(newer->locker->mcxt, newer->max * sizeof(StrataVersion));
+	}
+	newer->versions[newer->n++] = *version;
+	return !newer->one ||
+		strata_pending_outcome(view->pending, version->entry) != STRATA_XID_COMMITTED;
+}
+
+/* Find the versions that count and are newer than the one read. */
+static void
+find_newer(StrataRowLocker *locker, StrataKeyProbe *probe, Newer *newer)
 {
 	StrataPending *pending = locker->view->pending;
 
 	if (pending->log->keys == NULL)
 	{
+		StrataVersion any;
+
 		examine_entries(locker);
 		if (locker->nunseen == 0 ||
-			!strata_pending_find(pending, probe, accept_unseen, locker, version))
-			return false;
+			!strata_pending_find(pending, probe, accept_unseen, locker, &any))
+			return;
 	}
-	return strata_pending_find(pending, probe, accept_candidate, locker, version);
+	strata_pending_versions(pending, probe, accept_candidate, locker, add_newer, newer);
 }
 
 /* Wait for the transaction that wrote an entry; false when that is not wanted. */
@@ -226,12 +273,13 @@ get_reader(StrataRowLocker *locker)
 
 /* Core's errors for a row that another transaction has changed or deleted. */
 static void
-refuse_changed(StrataRowLocker *locker, const StrataVersion *version)
+refuse_changed(StrataRowLocker *locker, bool gone)
 {
-	bool		gone = version->tombstone;
+	const StrataVersion *newest = &locker->newest;
 
-	if (gone && (strata_pending_reader_marks(get_reader(locker), version->entry, version->row) &
-				 STRATA_ROW_MOVED))
+	if (newest->tombstone &&
+		(strata_pending_reader_marks(get_reader(locker), newest->entry, newest->row) &
+		 STRATA_ROW_MOVED))
 	{
 		if (!IsolationUsesXactSnapshot())
 			ereport(ERROR,
@@ -250,68 +298,138 @@ refuse_changed(StrataRowLocker *locker, const StrataVersion *version)
 			 errmsg("could not serialize access due to concurrent update")));
 }
 
+/*
+ * Follow the row that was read through its newer versions, from the oldest on:
+ * a tombstone ends it, and a row that comes after that under its key is another
+ * one, unless the key was changed and changed back.  SAME, CHANGED and GONE by
+ * committed versions, NOT_LOCKED when a running transaction's comes first
+ * (*running is its entry).  newest is the version to go on with.
+ */
+static StrataRowState
+follow(StrataRowLocker *locker, const Newer *newer, const StrataPendingEntry **running)
+{
+	StrataPending *pending = locker->view->pending;
+	StrataRowState state = STRATA_ROW_SAME;
+
+	for (int i = newer->n; i-- > 0;)
+	{
+		const StrataVersion *version = &newer->versions[i];
+		StrataOutcome outcome = strata_pending_outcome(pending, version->entry);
+		uint16		marks;
+
+		CHECK_FOR_INTERRUPTS();
+		if (outcome == STRATA_XID_ABORTED)
+			continue;			/* just now */
+		marks = strata_pending_reader_marks(get_reader(locker), version->entry, version->row);
+		if (!version->tombstone && state == STRATA_ROW_GONE && !(marks & STRATA_ROW_REKEYED))
+			return STRATA_ROW_GONE;
+		if (outcome == STRATA_XID_RUNNING)
+		{
+			*running = strata_pending_entry(pending, version->entry);
+			return STRATA_ROW_NOT_LOCKED;
+		}
+		locker->newest = *version;
+		if (version->tombstone || (marks & STRATA_ROW_BORN))
+			state = STRATA_ROW_GONE;
+		else
+			state = STRATA_ROW_CHANGED;
+		if (newer->one ||
+			(state == STRATA_ROW_GONE && !(version->tombstone && (marks & STRATA_ROW_REKEYED))))
+			return state;
+	}
+	return state;
+}
+
+/*
+ * What became of the row?  With its key locked, transactions that change it
+ * are waited for as policy says.  Without, NOT_LOCKED means that it depends on
+ * who holds the lock.
+ */
+static StrataRowState
+look(StrataRowLocker *locker, StrataKeyProbe *probe, const ItemPointerData *tid,
+	 bool locked, LockWaitPolicy policy, StrataPosition *seen)
+{
+	StrataView *view = locker->view;
+	int			shard = strata_key_shard(probe->hash, view->store->nshards);
+
+	for (;;)
+	{
+		Newer		newer = {0};
+		StrataRowState state;
+		const StrataPendingEntry *running = NULL;
+
+		CHECK_FOR_INTERRUPTS();
+		strata_pending_extend(view->pending, view->manifest);
+		*seen = strata_pending_known_end(view->pending, shard);
+		newer.locker = locker;
+		newer.tid = tid;
+		/* of a row that only has to be there, it matters how it came */
+		newer.one = IsolationUsesXactSnapshot() && !locker->key_share;
+		find_newer(locker, probe, &newer);
+		if (newer.n == 0)
+			return STRATA_ROW_SAME;
+		if (strata_pending_outcome(view->pending, newer.versions[0].entry) == STRATA_XID_OWN)
+		{
+			const StrataPendingEntry *own = strata_pending_entry(view->pending,
+																 newer.versions[0].entry);
+
+			return own->cid == locker->cid ? STRATA_ROW_OWN_COMMAND : STRATA_ROW_OWN_LATER;
+		}
+
+		state = follow(locker, &newer, &running);
+		pfree(newer.versions);
+		if (running != NULL)
+		{
+			if (!locked)
+				return STRATA_ROW_NOT_LOCKED;
+			if (!wait_for_writer(running, policy))
+				return not_locked(locker, policy);
+			continue;
+		}
+		if (state == STRATA_ROW_CHANGED && locker->key_share)
+			return STRATA_ROW_SAME;
+		if (state == STRATA_ROW_CHANGED || state == STRATA_ROW_GONE)
+			refuse_changed(locker, state == STRATA_ROW_GONE);
+		return state;
+	}
+}
+
 StrataRowState
 strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 				const ItemPointerData *tid, LOCKMODE mode, LockWaitPolicy policy,
 				StrataPosition *seen)
 {
-	StrataView *view = locker->view;
-	int			shard = strata_key_shard(hash, view->store->nshards);
+	Oid			storage = RelationGetRelid(locker->view->storage);
 	StrataKeyProbe probe = {0};
+	StrataRowState state;
+	bool		acquired;
 
-	probe.key = &view->store->key;
+	probe.key = &locker->view->store->key;
 	probe.nkeys = probe.key->natts;
 	probe.values = keyvalues;
 	probe.has_hash = true;
 	probe.hash = hash;
-
-	if (!strata_lock_key(RelationGetRelid(view->storage), hash, mode, policy != LockWaitBlock))
-		return not_locked(locker, policy);
 	locker->key_share = mode == AccessShareLock;
 
-	for (;;)
+	if (!strata_lock_key(storage, hash, mode, true, &acquired))
 	{
-		StrataVersion version;
-		const StrataPendingEntry *entry;
-		ItemPointerData newest;
-
-		CHECK_FOR_INTERRUPTS();
-		strata_pending_extend(view->pending, view->manifest);
-		*seen = strata_pending_known_end(view->pending, shard);
-		if (!find_newest(locker, &probe, &version))
-			return STRATA_ROW_SAME;
-
-		entry = strata_pending_entry(view->pending, version.entry);
-		if (!version.tombstone)
-		{
-			strata_pending_tid(&newest, entry, version.row);
-			if (ItemPointerEquals(&newest, unconstify(ItemPointerData *, tid)))
-				return STRATA_ROW_SAME;
-		}
-		switch (strata_pending_outcome(view->pending, version.entry))
-		{
-			case STRATA_XID_ABORTED:
-				continue;		/* just now */
-
-			case STRATA_XID_RUNNING:
-				if (!wait_for_writer(entry, policy))
-					return not_locked(locker, policy);
-				continue;
-
-			case STRATA_XID_OWN:
-				if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
-					return STRATA_ROW_SAME;
-				return entry->cid == locker->cid ? STRATA_ROW_OWN_COMMAND : STRATA_ROW_OWN_LATER;
-
-			case STRATA_XID_COMMITTED:
-				if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot) ||
-					(locker->key_share && !version.tombstone))
-					return STRATA_ROW_SAME;
-				refuse_changed(locker, &version);
-				locker->newest = version;
-				return version.tombstone ? STRATA_ROW_GONE : STRATA_ROW_CHANGED;
-		}
+		/*
+		 * Whoever holds the lock may have nothing to do with the row any more,
+		 * or it may be too late already.
+		 */
+		if ((policy != LockWaitSkip || IsolationUsesXactSnapshot()) &&
+			look(locker, &probe, tid, false, policy, seen) == STRATA_ROW_GONE)
+			return STRATA_ROW_GONE;
+		if (policy != LockWaitBlock)
+			return not_locked(locker, policy);
+		(void) strata_lock_key(storage, hash, mode, false, &acquired);
 	}
+	state = look(locker, &probe, tid, true, policy, seen);
+
+	/* without a row of ours, nothing stays locked: the key is free */
+	if (acquired && state != STRATA_ROW_SAME && state != STRATA_ROW_CHANGED)
+		strata_unlock_key(storage, hash, mode);
+	return state;
 }
 
 /* ---- reading ---- */

@@ -62,6 +62,19 @@ strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 }
 
 bool
+strata_lock_conflicts(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holders;
+	int			n;
+
+	set_tag(&tag, storage, kind, hash);
+	holders = GetLockConflicts(&tag, mode, &n);
+	pfree(holders);
+	return n > 0;
+}
+
+bool
 strata_storage_lock_wanted(Oid storage)
 {
 	LOCKTAG		tag;

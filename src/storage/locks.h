@@ -42,6 +42,10 @@ extern void strata_unlock(Oid storage, StrataLockKind kind, uint32 hash,
 extern bool strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash,
 							 LOCKMODE mode);
 
+/* True when another session or prepared transaction holds what conflicts with mode. */
+extern bool strata_lock_conflicts(Oid storage, StrataLockKind kind, uint32 hash,
+								  LOCKMODE mode);
+
 /*
  * True when somebody waits for AccessExclusiveLock on the storage relation,
  * on which the caller holds ShareUpdateExclusiveLock.

@@ -139,7 +139,8 @@ sub _ready
 		# What waits for the same lock on the table runs in any order.
 		return if grep { $_->{ddl} } @{ $self->{sessions} } or grep { $_->{holds} =~ /ddl/ } @{ $self->{prepared} };
 		next if $kind eq 'select' && !$me->{cursor};
-		return if @others > 1 || !$other->{step}{single} || $kind eq 'maintenance' || !$step->{single};
+		# Which of two that wait for the same key goes first is anybody's guess.
+		return if @others > 1 || $self->{e}{hot} || !$other->{step}{single} || $kind eq 'maintenance' || !$step->{single};
 	}
 
 	# An insert of many rows locks no keys, on a heap it does.
@@ -191,7 +192,7 @@ sub _step
 	my ($s, $h) = @$step{qw(s h)};
 	if ($kind eq 'savepoint') { $me->{next}++; push @{ $me->{saves} }, "s$me->{next}"; $s = $h = "SAVEPOINT s$me->{next}"; }
 	elsif ($kind eq 'rollback to') { $s = $h = "ROLLBACK TO $me->{saves}[-1]"; }
-	elsif ($kind eq 'release') { $s = $h = 'RELEASE ' . pop @{ $me->{saves} }; }
+	elsif ($kind eq 'release') { $s = $h = 'RELEASE ' . pop @{ $me->{saves} }; $me->{released} = 1; }
 	my $copy;
 	if ($step->{copy}) { $copy = $self->_must($self->_control, "COPY ($step->{copy}) TO STDOUT")->{out} // ''; }
 	$h = $self->_text($me, 'h', $h);
@@ -234,12 +235,9 @@ sub _settle
 		my ($s, $h) = ($session->{s}{busy}, $session->{h}{busy});
 		if ($s && $h)
 		{
-			# Whether a row that it waits for may be gone and come back.
-			$session->{reborn} ||= grep { $_ != $session && $_->{deleted} && $_->{inserted} } @{ $self->{sessions} };
-			$session->{reborn} ||= grep { $_->{holds} =~ /deleted.*inserted/ } @{ $self->{prepared} };
-			# The lock on a key whose row is gone then stays, on a heap it does not.
-			$session->{ghost} ||= grep { $_ != $session && $_->{deleted} } @{ $self->{sessions} };
-			$session->{ghost} ||= grep { $_->{holds} =~ /deleted/ } @{ $self->{prepared} };
+			# Whether a row that it waits for may get another key.
+			$session->{rekeyed} ||= grep { $_ != $session && $_->{rekeys} } @{ $self->{sessions} };
+			$session->{rekeyed} ||= grep { $_->{holds} =~ /rekeys/ } @{ $self->{prepared} };
 			next;
 		}
 		if ($s || $h) { $self->_one_waits($session, $s ? 's' : 'h'); }
@@ -265,10 +263,13 @@ sub _one_waits
 	die { class => 'abandoned', text => "$code instead of waiting" } if $w eq 'h' && $code eq '42703' && $session->{step}{kind} eq 'insert';
 	# The victim of a deadlock was another one.
 	die { class => 'abandoned', text => 'another deadlock' } if $code eq '40P01';
-	# Rows come in another order, and are locked before or after they are checked.
-	die { class => 'abandoned', text => "$code instead of waiting" }
-	  if $code =~ /^2[23]/ && ($session->{step}{kind} =~ /^(error|insert)$/ || $session->{step}{rekey} || !$session->{step}{single}) || $code eq '40001' && ($session->{step}{kind} eq 'insert' || !$session->{step}{single});
-	$self->_excuse_waits($session, $session->{reborn});
+	die { class => 'abandoned', text => "$code instead of waiting" } if $code =~ /^(22|23|40001)/ && $self->_order_differs($session->{step});
+	# On a heap, who waits for a row of a savepoint that was released then waits
+	# for the whole transaction (XactLockTableWait), and who asks not to wait does
+	# so for the lock on a newer version (heap_lock_updated_tuple).
+	die { class => 'abandoned', text => 'only h waits, for more than the savepoint' } if $w eq 'h' && grep { $_ != $session && $_->{released} } @{ $self->{sessions} };
+	die { class => 'abandoned', text => 'only h waits, for a version that it skips' } if $w eq 'h' && $session->{step}{kind} eq 'lock' && $session->{step}{s} =~ /(NOWAIT|SKIP LOCKED)$/;
+	$self->_excuse_waits($session, $session->{rekeyed});
 	die { class => "only $w waits", text => "session $session->{n}: only $w waits, $other: " . _show($session->{$other}{result}) };
 }
 
@@ -276,14 +277,9 @@ sub _judge
 {
 	my ($self, $me) = @_;
 	my $step = delete $me->{step};
-	my $reborn = delete $me->{reborn};
+	my $rekeyed = delete $me->{rekeyed};
 	my ($s, $h) = map { $_->{result} } @$me{qw(s h)};
 	my $class;
-	if ($step->{locks} && !$h->{code})
-	{
-		$h->{tags} = [ $h->{tags}[1] ];
-		@{ $h->{rows} } = grep { length } @{ $h->{rows} };
-	}
 	my @rows = map { my $r = $_->{rows}; join "\n", $step->{ordered} ? @$r : sort @$r } $s, $h;
 	if ($s->{code} ne $h->{code}) { $class = "code $s->{code}, $h->{code}"; }
 	elsif ($s->{code} =~ /^(XX|crash)/) { $class = "code $s->{code}"; }
@@ -294,7 +290,7 @@ sub _judge
 	if ($class)
 	{
 		my $why = $self->_excused($me, $step, $s, $h);
-		$self->_excuse_waits($me, $reborn) unless $why;
+		$self->_excuse_waits($me, $rekeyed) unless $why;
 		die { class => $class, text => "session $me->{n}, $class\n" . (defined $self->{log}[-1] ? "  $self->{log}[-1][1]\n" : '') . "  s: " . _show($s) . "\n  h: " . _show($h) } unless $why;
 		# What has committed cannot be undone.
 		die { class => 'abandoned', text => $why } if grep { !$_->{result}{code} && $_->{status} eq 'I' } @$me{qw(s h)};
@@ -304,11 +300,7 @@ sub _judge
 	}
 	$self->count("SQLSTATE $s->{code}") if $s->{code};
 	my $kind = $step->{kind};
-	if (_in($me) && !$s->{code} && $step->{s})
-	{
-		$me->{deleted} ||= $step->{rekey} || $step->{s} =~ /DELETE FROM/;
-		$me->{inserted} ||= $step->{rekey} || $step->{s} =~ /INSERT|COPY/;
-	}
+	$me->{rekeys} ||= $step->{rekey} if _in($me) && !$s->{code};
 	$me->{level} = $step->{level} if $kind eq 'begin' && !$s->{code};
 	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held scroll)} = ($1 eq 'DECLARE', !!$2, !!($step->{s} =~ / c SCROLL/)); }
 	$me->{ddl} = 1 if $kind eq 'ddl' && _in($me);
@@ -324,7 +316,7 @@ sub _judge
 sub _ended
 {
 	my ($self, $me) = @_;
-	@$me{qw(saves ddl pass level cursor deleted inserted ghost)} = ([], 0, 0, '', $me->{held}, 0, 0, 0);
+	@$me{qw(saves ddl pass level cursor rekeys released)} = ([], 0, 0, '', $me->{held}, 0, 0);
 	return;
 }
 
@@ -342,12 +334,27 @@ sub _abort
 # Differences after which the tables cannot be compared any more.
 sub _excuse_waits
 {
-	my ($self, $me, $reborn) = @_;
-	# To a heap, a row that comes back under its key is another one.
-	die { class => 'abandoned', text => 'a row that came back' } if $reborn;
-	die { class => 'abandoned', text => 'a lock on a key that is gone' }
-	  if grep { $_ != $me && $_->{ghost} } @{ $self->{sessions} } or grep { $_->{holds} =~ /ghost/ } @{ $self->{prepared} };
+	my ($self, $me, $rekeyed) = @_;
+	# On a heap, a row that gets another key is still the row that was waited for.
+	die { class => 'abandoned', text => 'a row with another key' } if $rekeyed;
 	return;
+}
+
+# Rows of one statement come in another order, or are judged together; with row
+# triggers they are locked when they are found, before anything is computed.
+sub _order_differs
+{
+	my ($self, $step) = @_;
+	return !$step->{single} || $self->{e}{narrow} && $step->{kind} ne 'insert';
+}
+
+# Does the heap's transaction see two rows with one key?
+sub _heap_sees_twice
+{
+	my ($self, $me) = @_;
+	return if $me->{h}{status} ne 'T';
+	my $key = $self->_must($me->{h}, "SELECT string_agg(quote_ident(attname), ', ') FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey) WHERE indisprimary AND indrelid = 't'::regclass")->{rows}[0];
+	return @{ $self->_must($me->{h}, "SELECT $key FROM t GROUP BY $key HAVING count(*) > 1")->{rows} } > 0;
 }
 
 # Differences that are documented or inherent, only where they can be undone.
@@ -360,11 +367,8 @@ sub _excused
 	return '40001 at SERIALIZABLE' if $level eq 'SERIALIZABLE' && ($s->{code} eq '40001' || $h->{code} eq '40001');
 	# A heap lets a transaction insert a key that its snapshot still sees but
 	# that another one has deleted meanwhile, and then sees it twice.
-	return '40001 for a key that is gone' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && !$h->{code} && ($step->{kind} eq 'insert' || $step->{rekey});
-	# A heap checks a row before it locks the one it replaces.
-	return '40001 instead of a violation' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && $h->{code} =~ /^(22|23)/;
-	# Rows of one statement come in another order, or are judged together.
-	return 'which of two errors' if !$step->{single} && 2 == grep { /^(22|23|40001)/ } $s->{code}, $h->{code};
+	return '40001 for a key that is gone' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && !$h->{code} && $self->_heap_sees_twice($me);
+	return 'which of two errors' if $self->_order_differs($step) && 2 == grep { /^(22|23|40001)/ } $s->{code}, $h->{code};
 	return;
 }
 
@@ -395,7 +399,7 @@ sub _prepare
 {
 	my ($self, $me, $gid) = @_;
 	my %code;
-	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass deleted inserted ghost);
+	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass rekeys);
 	push @{ $self->{log} }, [ $me->{n}, map { 'PREPARE TRANSACTION ' . _gid($_, $gid) } 's', 'h' ];
 	$code{$_} = $me->{$_}->query('PREPARE TRANSACTION ' . _gid($_, $gid))->{code} for 's', 'h';
 	if ($code{s} ne $code{h})

@@ -91,7 +91,9 @@ sub can_do { my ($col, $what) = @_; return index($type{ $col->{type} }[1], $what
 sub episode
 {
 	my ($workers) = @_;
-	my $e = { sessions => pick(1, 1, 2, 2, 2, 3), serial => 0, steps => [] };
+	# Some are about who waits for whom: few keys, one in a statement.
+	my $hot = $ENV{STRATA_HOT} // chance(0.2);
+	my $e = { sessions => $hot ? pick(2, 2, 2, 3) : pick(1, 1, 2, 2, 2, 3), serial => 0, steps => [], hot => $hot };
 	my $keys = pick(1, 1, 1, 1, 2, 2, 3);
 	# A heap's upsert that sets key columns, as it has to where equal keys may look
 	# different, locks more than one that does not.
@@ -133,7 +135,7 @@ sub episode
 	my $defs = join ', ', @defs;
 	my $list = join ', ', map { $_->{name} } @keycols;
 	@$e{qw(mode cols key check space)} = ($mode, \@cols, [ map { $_->{name} } @keycols ], $check,
-		$e->{sessions} > 1 ? pick(6, 20, 60) : pick(10, 60, 300, 2000));
+		$hot ? pick(1, 2, 4) : $e->{sessions} > 1 ? pick(6, 20, 60) : pick(10, 60, 300, 2000));
 	$e->{keycols} = \@keycols;
 	my $options = 'SERVER strata OPTIONS (' . join(', ', @options) . ')';
 	$e->{stores} = ['t'];
@@ -185,7 +187,7 @@ sub episode
 		add($e, $n, both('set', "SET work_mem = 64; SET strata.cache_size = '64kB'")) if chance(0.15);
 		add($e, $n, setting($e)) if chance(0.2);
 	}
-	add($e, 0, insert_bulk($e)) if chance(0.8);
+	add($e, 0, insert_bulk($e)) if chance($hot ? 0.3 : 0.8);
 	while (@{ $e->{steps} } < $steps)
 	{
 		$s = int rand $e->{sessions} if chance(0.5);
@@ -221,6 +223,15 @@ sub step
 	{
 		return both('savepoint', '') if chance(0.5);
 		return both(pick('rollback to', 'rollback to', 'release'), '');
+	}
+	if ($e->{hot} && $r < 0.9)
+	{
+		return select_step($e) if $r < 0.08;
+		return insert_values($e) if $r < 0.36;
+		return update_step($e) if $r < 0.53;
+		return delete_step($e) if $r < 0.70;
+		return lock_step($e) if $r < 0.85;
+		return maintenance($e);
 	}
 	return select_step($e) if $r < 0.40;
 	return insert_values($e) if $r < 0.53;
@@ -382,7 +393,7 @@ sub lock_step
 	my ($e) = @_;
 	my $strength = pick('UPDATE', 'UPDATE', 'NO KEY UPDATE', 'SHARE', 'KEY SHARE');
 	my $wait = pick('', '', ' NOWAIT', ' SKIP LOCKED');
-	my $r = rand;
+	my $r = rand($e->{hot} ? 0.5 : 1);
 	my $key = key_list($e, 't');
 	return both('lock', "SELECT t.* FROM t WHERE " . key_is($e, undef, 't') . " FOR $strength$wait", single => 1) if $r < 0.5;
 	return both('lock', "SELECT t.* FROM t WHERE " . condition($e, 't') . " FOR $strength$wait") if $r < 0.75;
@@ -420,17 +431,6 @@ sub conflict
 	return ' ON CONFLICT (' . key_list($e) . ') DO UPDATE SET {SET}';
 }
 
-# An insert that may leave a row out keeps its key locked on a strata table; the
-# heap has to be told, before and (for keys that were waited for) after.
-sub keep_locked
-{
-	my ($e, $rows, $h) = @_;
-	return ($h) if $e->{sessions} == 1 || $h !~ /ON CONFLICT DO NOTHING/;
-	my $list = key_list($e);
-	my $lock = "SELECT FROM t WHERE ($list) IN (SELECT $list FROM ($rows) q) FOR NO KEY UPDATE";
-	return ("$lock; $h; $lock", 1);
-}
-
 # Some payload columns may be left to their defaults.
 sub named
 {
@@ -443,14 +443,13 @@ sub insert_values
 	my ($e) = @_;
 	my @cols = named($e);
 	my $names = join ', ', map { $_->{name} } @cols;
-	my $n = pick(1, 1, 1, 2, 4, 8);
-	my (@rows, @keys);
+	my $n = $e->{hot} ? 1 : pick(1, 1, 1, 2, 4, 8);
+	my @rows;
 	for my $ord (1 .. $n)
 	{
 		my $k = random_k($e);
 		my %key;
 		@key{ @{ $e->{key} } } = key_exprs($e, $k);
-		push @keys, 'SELECT ' . join(', ', map { "$key{$_} AS $_" } sort keys %key);
 		push @rows, "($ord, " . join(', ', map { $_->{key} ? $key{ $_->{name} } : literal($_) } @cols) . ')';
 	}
 	my $nothing = chance(0.2);
@@ -469,8 +468,7 @@ sub insert_values
 		$s = "INSERT INTO t ($names) $from" . ($nothing ? ' ON CONFLICT DO NOTHING' : '');
 		$h = $nothing ? $s : twin_insert($e, $names, $rows);
 	}
-	my ($twin, $locks) = keep_locked($e, join(' UNION ALL ', @keys), $h . $returning);
-	return { kind => 'insert', s => $s . $returning, h => $twin, locks => $locks, single => $n == 1, untagged => $n > 1 && !$nothing && $e->{mode} eq 'replace' };
+	return { kind => 'insert', s => $s . $returning, h => $h . $returning, single => $n == 1, untagged => $n > 1 && !$nothing && $e->{mode} eq 'replace' };
 }
 
 sub insert_bulk
@@ -491,25 +489,21 @@ sub insert_bulk
 	my $replace = $e->{mode} eq 'replace';
 	if (chance(0.25))
 	{
-		my ($h, $locks) = keep_locked($e, $rows, twin_insert($e, $names, $rows));
-		return { kind => 'insert', copy => $from, s => "COPY t ($names) FROM STDIN", h => $h, locks => $locks, blind => $n > 64, untagged => 1 };
+		return { kind => 'insert', copy => $from, s => "COPY t ($names) FROM STDIN", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => 1 };
 	}
 	if (chance(0.2))
 	{
 		my $s = "INSERT INTO t ($names) $from ON CONFLICT DO NOTHING";
-		my ($h, $locks) = keep_locked($e, $rows, $s);
-		return { kind => 'insert', s => $s, h => $h, locks => $locks };
+		return both('insert', $s);
 	}
 	if (chance(0.15))
 	{
 		# Rows that the table itself has.
 		my $n2 = join ', ', map { $_->{key} ? "t.$_->{name}" : can_do($_, 'n') && $_->{type} =~ /^int/ ? "t.$_->{name} / 2 AS $_->{name}" : "t.$_->{name}" } @cols;
 		my $r = "SELECT 1 AS ord, $n2 FROM t WHERE " . condition($e, 't');
-		my ($h, $locks) = keep_locked($e, $r, twin_insert($e, $names, $r));
-		return { kind => 'insert', s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => $h, locks => $locks, blind => 1 };
+		return { kind => 'insert', s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => twin_insert($e, $names, $r), blind => 1 };
 	}
-	my ($h, $locks) = keep_locked($e, $rows, twin_insert($e, $names, $rows));
-	return { kind => 'insert', s => "INSERT INTO t ($names) $from", h => $h, locks => $locks, blind => $n > 64, untagged => $replace };
+	return { kind => 'insert', s => "INSERT INTO t ($names) $from", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => $replace };
 }
 
 # ---- updates, deletes ----
@@ -530,7 +524,7 @@ sub returning { my ($e) = @_; return chance(0.4) ? ' RETURNING ' . (output($e, '
 sub update_step
 {
 	my ($e) = @_;
-	my $r = rand($e->{narrow} ? 0.6 : 1);
+	my $r = $e->{hot} ? pick(0, 0, $e->{narrow} ? 0 : 0.7) : rand($e->{narrow} ? 0.6 : 1);
 	my $on = join ' AND ', map { "t.$_ = u.$_" } @{ $e->{key} };
 	my $back = returning($e);
 	return both('update', "UPDATE " . target($e) . " SET " . assignments($e) . " WHERE " . key_is($e, undef, 't') . $back, single => 1) if $r < 0.35;
@@ -558,7 +552,7 @@ sub update_step
 sub delete_step
 {
 	my ($e) = @_;
-	my $r = rand($e->{narrow} ? 0.6 : 1);
+	my $r = $e->{hot} ? 0 : rand($e->{narrow} ? 0.6 : 1);
 	my $on = join ' AND ', map { "t.$_ = u.$_" } @{ $e->{key} };
 	my $back = returning($e);
 	if ($r > 0.93 && $r < 0.97)

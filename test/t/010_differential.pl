@@ -5,6 +5,7 @@
 #   STRATA_STATEMENTS=n   how many, 10,000 if not set
 #   STRATA_SEED=n         repeats a run
 #   STRATA_EPISODE=n      runs one episode, as named by a failure
+#   STRATA_HOT=1          only episodes about few keys and who waits for whom (0: none)
 #   STRATA_WORKERS=1      lets background workers merge meanwhile
 #   STRATA_PARANOID=1     compares the whole table after every step
 #
