@@ -34,6 +34,7 @@
 
 #include "base/collation.h"
 #include "manifest/lifecycle.h"
+#include "storage/conflict.h"
 #include "storage/metapage.h"
 #include "storage/relation_am.h"
 
@@ -716,8 +717,18 @@ strata_keyindex_build_scan(Relation storage, Relation index, struct IndexInfo *i
 
 	/* What the manifest lists is remembered first: reading takes long. */
 	if (snapshot == NULL)
-		strata_manifest_all_versions(ftrelid, meta.incarnation,
-									 strata_meta_horizon(storage), collect_group, NULL, &list);
+	{
+		TransactionId horizon = strata_meta_horizon(storage);
+
+		/*
+		 * Who uses the new index misses what is left out here.  Nobody on
+		 * this server wants it; a standby may have readers who do, and they
+		 * must be gone when the index appears there.
+		 */
+		if (strata_manifest_all_versions(ftrelid, meta.incarnation, horizon, collect_group, NULL,
+										 &list))
+			strata_log_conflict(storage, horizon);
+	}
 	else
 	{
 		/* amcheck locks out passes before it asks for "any" row. */

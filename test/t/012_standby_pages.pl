@@ -66,8 +66,9 @@ caught_up();
 is(fingerprint($standby, 't'), fingerprint($node, 't'), 'on the standby too');
 
 # A reader on the standby is older than what the primary takes.
-for my $how ('reuse', 'freezing')
+for my $how ('reuse', 'freezing', 'index build')
 {
+	$node->safe_psql('postgres', "SELECT strata.drop_key_index('t')") if $how eq 'index build';
 	caught_up();
 	my $reader = $standby->background_psql('postgres', on_error_stop => 0);
 	$reader->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
@@ -78,6 +79,12 @@ for my $how ('reuse', 'freezing')
 		$node->safe_psql('postgres', send_rows('t', 1, 400, 60));
 		drain($node, 't');
 		$node->safe_psql('postgres', "SELECT * FROM strata.sweep('t')");
+	}
+	elsif ($how eq 'index build')
+	{
+		# compaction alone takes nothing from the reader, the index does
+		cmp_ok($node->safe_psql('postgres', "SELECT row_groups_read FROM strata.compact('t')"), '>', 0, "$how: row groups went");
+		$node->safe_psql('postgres', "SELECT strata.create_key_index('t')");
 	}
 	else
 	{
