@@ -12,7 +12,9 @@
  * Locks: the caller holds a lock on the storage relation, which keeps indexes
  * from being dropped (that takes AccessExclusiveLock on it).  TIDs are added
  * and removed by passes and sweep only, one at a time under the lock that
- * passes take.
+ * passes take.  Between two TIDs a scan holds no page: one that does makes
+ * sweep, which must have each leaf page to itself, wait as long as a cursor
+ * stays idle, and fail when the cursor's own session calls it.
  *
  * Invariants: every live base row is in every index that is valid.  A TID may
  * be removed while a reader holds it: row group numbers are never reused, so
@@ -32,6 +34,7 @@
 
 #include "base/collation.h"
 #include "manifest/lifecycle.h"
+#include "storage/conflict.h"
 #include "storage/metapage.h"
 #include "storage/relation_am.h"
 
@@ -190,6 +193,35 @@ strata_keyindex_total_size(Relation storage)
 	return size;
 }
 
+/* ---- reading ---- */
+
+/*
+ * Nothing of a snapshot matters to an index scan that fetches no rows but its
+ * kind: MVCC means that the scan may go on from a page which it let go.
+ */
+static SnapshotData probe_snapshot = {.snapshot_type = SNAPSHOT_MVCC};
+
+static ItemPointer next_tid(IndexScanDesc scan, ScanDirection direction);
+
+/*
+ * The next TID of a scan, which then holds no page.  nbtree copies all that it
+ * wants of a page when it gets there, and goes on without the page as well as
+ * with it.  It keeps a pin when tuples are asked for, because the usual reader
+ * of those believes a visibility map instead of looking at the row, and when
+ * there is no WAL, because it then cannot tell whether the page changed before
+ * it marks entries as dead.  We ask the manifest, and mark none.
+ */
+static ItemPointer
+next_tid(IndexScanDesc scan, ScanDirection direction)
+{
+	ItemPointer tid;
+
+	CHECK_FOR_INTERRUPTS();
+	tid = index_getnext_tid(scan, direction);
+	BTScanPosUnpinIfPinned(((BTScanOpaque) scan->opaque)->currPos);
+	return tid;
+}
+
 /* ---- probing ---- */
 
 struct StrataIndexProbe
@@ -205,14 +237,6 @@ struct StrataIndexProbe
 	uint64		count;
 	MemoryContext mcxt;
 };
-
-/*
- * nbtree decides by the kind of snapshot whether it keeps a leaf page pinned
- * between two TIDs, which would make sweep wait for an idle cursor.  Nothing
- * else of a snapshot matters to an index scan that fetches no rows, so this
- * one, which only has its kind, serves all probes.
- */
-static SnapshotData probe_snapshot = {.snapshot_type = SNAPSHOT_MVCC};
 
 StrataIndexProbe *
 strata_keyindex_probe_begin(StrataStore *store, Relation storage, Oid index)
@@ -280,10 +304,8 @@ strata_keyindex_probe_with(StrataIndexProbe *probe, int nkeys, const RegProcedur
 bool
 strata_keyindex_probe_next(StrataIndexProbe *probe, ItemPointer tid)
 {
-	ItemPointer found;
+	ItemPointer found = next_tid(probe->current, ForwardScanDirection);
 
-	CHECK_FOR_INTERRUPTS();
-	found = index_getnext_tid(probe->current, ForwardScanDirection);
 	if (found == NULL)
 		return false;
 	*tid = *found;
@@ -342,10 +364,8 @@ bool
 strata_keyindex_range_next(StrataIndexRange *range, Datum *keyvalues, ItemPointer tid)
 {
 	bool		isnull[INDEX_MAX_KEYS];
-	ItemPointer found;
+	ItemPointer found = next_tid(range->scan, range->direction);
 
-	CHECK_FOR_INTERRUPTS();
-	found = index_getnext_tid(range->scan, range->direction);
 	if (found == NULL)
 		return false;
 	*tid = *found;
@@ -697,8 +717,18 @@ strata_keyindex_build_scan(Relation storage, Relation index, struct IndexInfo *i
 
 	/* What the manifest lists is remembered first: reading takes long. */
 	if (snapshot == NULL)
-		strata_manifest_all_versions(ftrelid, meta.incarnation,
-									 strata_meta_horizon(storage), collect_group, NULL, &list);
+	{
+		TransactionId horizon = strata_meta_horizon(storage);
+
+		/*
+		 * Who uses the new index misses what is left out here.  Nobody on
+		 * this server wants it; a standby may have readers who do, and they
+		 * must be gone when the index appears there.
+		 */
+		if (strata_manifest_all_versions(ftrelid, meta.incarnation, horizon, collect_group, NULL,
+										 &list))
+			strata_log_conflict(storage, horizon);
+	}
 	else
 	{
 		/* amcheck locks out passes before it asks for "any" row. */

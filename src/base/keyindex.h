@@ -91,7 +91,8 @@ typedef struct StrataBound
 
 /*
  * Entries within bounds (by column, ascending), in key order or backward.  The
- * key values are valid until the next call.  TIDs as of a probe.
+ * key values are valid until the next call.  TIDs as of a probe.  No page is
+ * held between two calls.
  */
 typedef struct StrataIndexRange StrataIndexRange;
 

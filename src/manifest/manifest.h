@@ -254,10 +254,12 @@ extern void strata_manifest_add_pass(StrataStore *store, const StrataPassRecord 
  * HeapTupleSatisfiesVacuum).  callback is called with each row group's ref and
  * number and each dictionary's extent (number and rows 0); shard_callback with each shard row
  * version.  Rows of another incarnation than the given one are passed over.
+ * True when a row group's version was left out because it is dead: a reader on
+ * a standby may still see it.
  */
 typedef void (*StrataGroupVersionCallback)(uint32 number, const StrataGroupRef *ref, void *arg);
 typedef void (*StrataShardVersionCallback)(int shard, const StrataShardState *state, void *arg);
-extern void strata_manifest_all_versions(Oid ftrelid, uint32 incarnation,
+extern bool strata_manifest_all_versions(Oid ftrelid, uint32 incarnation,
 										 TransactionId horizon,
 										 StrataGroupVersionCallback group_callback,
 										 StrataShardVersionCallback shard_callback,

@@ -46,10 +46,10 @@ versions_begin(StrataTableScan *scan, StrataTable table, Oid ftrelid)
 
 /*
  * The next version that is not dead to everybody at horizon, and how things
- * stand with it.
+ * stand with it; *dead (may be NULL) is set when one that is was passed over.
  */
 static HeapTuple
-versions_next(StrataTableScan *scan, TransactionId horizon, HTSV_Result *result)
+versions_next(StrataTableScan *scan, TransactionId horizon, HTSV_Result *result, bool *dead)
 {
 	HeapTuple	tuple;
 
@@ -63,11 +63,13 @@ versions_next(StrataTableScan *scan, TransactionId horizon, HTSV_Result *result)
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 		if (*result != HEAPTUPLE_DEAD)
 			return tuple;
+		if (dead != NULL)
+			*dead = true;
 	}
 	return NULL;
 }
 
-void
+bool
 strata_manifest_all_versions(Oid ftrelid, uint32 incarnation, TransactionId horizon,
 							 StrataGroupVersionCallback group_callback,
 							 StrataShardVersionCallback shard_callback, void *arg)
@@ -75,11 +77,12 @@ strata_manifest_all_versions(Oid ftrelid, uint32 incarnation, TransactionId hori
 	StrataTableScan scan;
 	HeapTuple	tuple;
 	HTSV_Result result;
+	bool		left_out = false;
 
 	if (group_callback != NULL)
 	{
 		versions_begin(&scan, STRATA_TABLE_ROW_GROUP, ftrelid);
-		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon, &result)))
+		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon, &result, &left_out)))
 		{
 			StrataGroupRow row;
 
@@ -90,7 +93,7 @@ strata_manifest_all_versions(Oid ftrelid, uint32 incarnation, TransactionId hori
 		strata_table_scan_end(&scan);
 
 		versions_begin(&scan, STRATA_TABLE_DICTIONARY, ftrelid);
-		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon, &result)))
+		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon, &result, NULL)))
 		{
 			StrataDictionaryRow row;
 			StrataGroupRef ref = {0};
@@ -107,7 +110,7 @@ strata_manifest_all_versions(Oid ftrelid, uint32 incarnation, TransactionId hori
 	if (shard_callback != NULL)
 	{
 		versions_begin(&scan, STRATA_TABLE_SHARD, ftrelid);
-		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon, &result)))
+		while (HeapTupleIsValid(tuple = versions_next(&scan, horizon, &result, NULL)))
 		{
 			StrataShardRow row;
 
@@ -117,6 +120,7 @@ strata_manifest_all_versions(Oid ftrelid, uint32 incarnation, TransactionId hori
 		}
 		strata_table_scan_end(&scan);
 	}
+	return left_out;
 }
 
 void
@@ -130,7 +134,7 @@ strata_manifest_deleted_for_all(Oid ftrelid, uint32 incarnation, TransactionId h
 	HTSV_Result result;
 
 	versions_begin(&scan, STRATA_TABLE_DELETES, ftrelid);
-	while (HeapTupleIsValid(tuple = versions_next(&scan, horizon, &result)))
+	while (HeapTupleIsValid(tuple = versions_next(&scan, horizon, &result, NULL)))
 	{
 		StrataDeletesRow row;
 		MemoryContext old;

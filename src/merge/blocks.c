@@ -463,8 +463,8 @@ account(Accounting *accounting, StrataStore *store, Relation storage, Transactio
 	pfree(spare);
 	add_shards(accounting, store, add_shard_page_action, tolerant);
 	STRATA_PAUSE("blocks-shards-read");
-	strata_manifest_all_versions(store->ftrelid, meta.incarnation, horizon, add_group,
-								 note_shard, accounting);
+	(void) strata_manifest_all_versions(store->ftrelid, meta.incarnation, horizon, add_group,
+										note_shard, accounting);
 	add_shards(accounting, store, add_log_action, tolerant);
 	STRATA_PAUSE("blocks-log-read");
 	spare = strata_spare_read(storage);

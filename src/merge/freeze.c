@@ -194,8 +194,9 @@ strata_freeze(Relation storage, VacuumParams *params, BufferAccessStrategy strat
 			pfree(freeze);
 			return;
 		}
-		strata_manifest_all_versions(ftrelid, meta.incarnation, strata_meta_horizon(storage), NULL,
-									 note_shard, freeze);
+		(void) strata_manifest_all_versions(ftrelid, meta.incarnation,
+											strata_meta_horizon(storage), NULL, note_shard,
+											freeze);
 
 		strata_log_conflict(storage, freeze->horizon);
 		STRATA_PAUSE("freeze-after-conflict");

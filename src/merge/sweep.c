@@ -264,8 +264,8 @@ sweep_index(Sweep *sweep)
 	live.sweep = sweep;
 	live.max_groups = 64;
 	live.groups = palloc(live.max_groups * sizeof(LiveGroup));
-	strata_manifest_all_versions(sweep->store->ftrelid, meta.incarnation, sweep->horizon,
-								 add_live_group, NULL, &live);
+	(void) strata_manifest_all_versions(sweep->store->ftrelid, meta.incarnation, sweep->horizon,
+										add_live_group, NULL, &live);
 	qsort(live.groups, live.ngroups, sizeof(LiveGroup), compare_groups);
 	strata_manifest_deleted_for_all(sweep->store->ftrelid, meta.incarnation, sweep->horizon,
 									note_deleted_row, &live);

@@ -192,13 +192,28 @@ conflict_first('blocks', qr/Generic/, $horizon, records_of("SELECT * FROM strata
 
 # An index built anew has the superseded rows again; there are no blocks to
 # give back.
-sql("SELECT strata.drop_key_index('t'), strata.create_key_index('t')");
+sql("SELECT strata.drop_key_index('t')");
+@records = records_of("SELECT strata.create_key_index('t')");
+is(scalar(grep { $_->{type} eq 'Btree REUSE_PAGE' } @records), 0, 'an index with the rows of all row groups: no conflict record');
 $index = sql("SELECT indexrelid::regclass FROM pg_index WHERE indrelid = '$storage'::regclass");
 $index_file = file_of($index);
 $horizon = sql($horizon_sql);
 conflict_first('TIDs', qr/Btree (VACUUM|DELETE)/, $horizon, records_of("SELECT * FROM strata.sweep('t')"));
 
 takes_nothing('nothing to give back', records_of("SELECT * FROM strata.sweep('t')"));
+
+# An index without the rows of row groups that are gone takes them from readers
+# who still see those.
+sql("INSERT INTO t SELECT g, 'once more' FROM generate_series(1, 2000) g");
+drain($node, 't');
+cmp_ok(sql("SELECT row_groups_read FROM strata.compact('t')"), '>', 0, 'index build: row groups went');
+$horizon = sql($horizon_sql);
+@records = records_of("REINDEX INDEX $index");
+my $conflict = index_of(sub { $_->{type} eq 'Btree REUSE_PAGE' }, @records);
+my $commit = index_of(sub { $_->{type} eq 'Transaction COMMIT' }, @records);
+ok(defined $conflict && defined $commit && $conflict < $commit, 'index build: a conflict record comes before its commit');
+is(defined $conflict ? ($records[$conflict]{description} =~ /latestRemovedXid \d+:(\d+)/)[0] : '', $horizon - 1,
+	'index build: it names the horizon less one');
 
 sql("INSERT INTO t SELECT g, 'pending' FROM generate_series(1, 10) g");
 $horizon = sql($horizon_sql);

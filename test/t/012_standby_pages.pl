@@ -66,8 +66,9 @@ caught_up();
 is(fingerprint($standby, 't'), fingerprint($node, 't'), 'on the standby too');
 
 # A reader on the standby is older than what the primary takes.
-for my $how ('reuse', 'freezing')
+for my $how ('reuse', 'freezing', 'index build')
 {
+	$node->safe_psql('postgres', "SELECT strata.drop_key_index('t')") if $how eq 'index build';
 	caught_up();
 	my $reader = $standby->background_psql('postgres', on_error_stop => 0);
 	$reader->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
@@ -79,6 +80,12 @@ for my $how ('reuse', 'freezing')
 		drain($node, 't');
 		$node->safe_psql('postgres', "SELECT * FROM strata.sweep('t')");
 	}
+	elsif ($how eq 'index build')
+	{
+		# compaction alone takes nothing from the reader, the index does
+		cmp_ok($node->safe_psql('postgres', "SELECT row_groups_read FROM strata.compact('t')"), '>', 0, "$how: row groups went");
+		$node->safe_psql('postgres', "SELECT strata.create_key_index('t')");
+	}
 	else
 	{
 		$node->safe_psql('postgres', "INSERT INTO t VALUES ('frozen'); INSERT INTO t_heap VALUES ('frozen')");
@@ -89,6 +96,22 @@ for my $how ('reuse', 'freezing')
 	eval { $reader->quit };
 }
 same_pages('in the end');
+
+# A reader on the standby who wants nothing of it: an idle cursor holds no page
+# of the key index, so that replay of the removal of TIDs need not cancel it.
+{
+	$node->safe_psql('postgres', "DELETE FROM t WHERE run_id = 6; DELETE FROM t_heap WHERE run_id = 6");
+	drain($node, 't');
+	caught_up();
+	my $reader = $standby->background_psql('postgres');
+	$reader->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM t ORDER BY id');
+	my $ids = $reader->query_safe('FETCH 1 FROM c');
+	cmp_ok($node->safe_psql('postgres', "SELECT index_tids_removed FROM strata.sweep('t')"), '>', 0, 'idle cursor: TIDs went');
+	caught_up();
+	$ids .= "\n" . $reader->query_safe('FETCH ALL FROM c');
+	is($ids, $standby->safe_psql('postgres', 'SELECT id FROM t_heap ORDER BY id'), 'idle cursor: it goes on');
+	$reader->quit;
+}
 
 # TRUNCATE replays as well; owner numbers go on.
 sub next_owner { return unpack 'Q<', pack 'H16', $node->safe_psql('postgres', "SELECT encode(substr(get_raw_page('$storage', 1), 25, 8), 'hex')"); }
