@@ -143,7 +143,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 
 	/* core opens the relation whose rows are returned, not one that is counted */
 	if (is_count)
-		rel = ExecGetRangeTableRelation(estate, bms_singleton_member(strata_scan_relids(plan)));
+		rel = strata_range_table_relation(estate, bms_singleton_member(strata_scan_relids(plan)));
 
 	mcxt = AllocSetContextCreate(estate->es_query_cxt, "strata scan", ALLOCSET_DEFAULT_SIZES);
 	oldcxt = MemoryContextSwitchTo(mcxt);

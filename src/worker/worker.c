@@ -211,7 +211,7 @@ database_wanted(void)
 	LOCKTAG		tag;
 
 	strata_database_locktag(&tag, MyDatabaseId);
-	if (!LockHeldByMe(&tag, RowExclusiveLock) &&
+	if (!strata_lock_held_by_me(&tag, RowExclusiveLock) &&
 		LockAcquire(&tag, RowExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
 		return true;
 	return LockHasWaiters(&tag, RowExclusiveLock, true);

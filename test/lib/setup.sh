@@ -1,9 +1,10 @@
 # Shared by test/run, test/bench/run and quickstart; sourced, POSIX sh.
 # Finds or installs PostgreSQL 15 and what strata needs, copies the PostgreSQL
-# tree, builds.
+# tree, builds.  STRATA_PG_CONFIG names the pg_config of another server to use.
 
 pg_major=15
 debian_bin=/usr/lib/postgresql/$pg_major/bin
+server_config=${STRATA_PG_CONFIG:-$debian_bin/pg_config}
 
 as_root()
 {
@@ -14,10 +15,18 @@ as_root()
 # package that apt brings must not start a cluster of its own.
 strata_install_packages()
 {
-	want="postgresql-$pg_major postgresql-server-dev-$pg_major libzstd-dev gcc make zstd"
+	want="postgresql-common libzstd-dev gcc make zstd"
+	[ -n "${STRATA_PG_CONFIG:-}" ] || want="postgresql-$pg_major postgresql-server-dev-$pg_major $want"
 	[ "$1" = quickstart ] || want="$want perl libipc-run-perl"
+	# shellcheck disable=SC2086
+	strata_install $want
+}
+
+# strata_install PACKAGE...: those of them that are missing.
+strata_install()
+{
 	missing=
-	for p in $want; do
+	for p in "$@"; do
 		dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
 	done
 	[ -n "$missing" ] || return 0
@@ -77,18 +86,27 @@ strata_choose_work()
 	fi
 }
 
-# strata_copy_postgres DIR: a relocatable copy of Debian's tree, in which the
+# strata_copy_postgres DIR: a relocatable copy of the server's tree, in which the
 # extension is installed without touching the system's.  DIR/bin is its bin.
 strata_copy_postgres()
 {
-	if [ ! -e "$1/.copied" ] || [ "$debian_bin/postgres" -nt "$1/.copied" ]; then
+	c_bin=$("$server_config" --bindir) && c_lib=$("$server_config" --pkglibdir) &&
+		c_share=$("$server_config" --sharedir) && c_include=$("$server_config" --pkgincludedir) || return 1
+	if [ ! -e "$1/.copied" ] || [ "$(cat "$1/.copied")" != "$c_bin" ] || [ "$c_bin/postgres" -nt "$1/.copied" ]; then
 		rm -rf "$1"
-		mkdir -p "$1/lib/postgresql" "$1/share/postgresql" "$1/include" || return 1
-		cp -a /usr/lib/postgresql/$pg_major "$1/lib/postgresql/" || return 1
-		cp -aL /usr/share/postgresql/$pg_major "$1/share/postgresql/" || return 1
-		ln -s /usr/include/postgresql "$1/include/postgresql"
-		ln -s lib/postgresql/$pg_major/bin "$1/bin"
-		: > "$1/.copied"
+		# Programs find the other directories by their place beside their own.
+		c_root=$c_bin
+		for d in "$c_lib" "$c_share" "$c_include"; do
+			while :; do
+				case $d in "$c_root"/*) break ;; esac
+				c_root=${c_root%/*}
+			done
+		done
+		for d in "$c_bin" "$c_lib" "$c_share" "$c_include"; do mkdir -p "$1$(dirname "${d#"$c_root"}")" || return 1; done
+		cp -a "$c_bin" "$1${c_bin#"$c_root"}" && cp -a "$c_lib" "$1${c_lib#"$c_root"}" &&
+			cp -aL "$c_share" "$1${c_share#"$c_root"}" && ln -s "$c_include" "$1${c_include#"$c_root"}" || return 1
+		[ -e "$1/bin" ] || ln -s "${c_bin#"$c_root"/}" "$1/bin" || return 1
+		echo "$c_bin" > "$1/.copied"
 	fi
 }
 
