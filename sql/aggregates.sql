@@ -82,11 +82,11 @@ EXPLAIN (COSTS OFF) SELECT count(*) FROM k;
 SELECT count(*), count(v) FROM k;
 
 -- a plan, without what versions of PostgreSQL say differently
-CREATE FUNCTION planned(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+CREATE FUNCTION planned(query text, options text DEFAULT 'COSTS OFF') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE line text;
 BEGIN
-  FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
-    IF line !~ 'Filter: .* IS NOT NULL' THEN RETURN NEXT regexp_replace(line, ' \(returns \S+\)', ''); END IF;
+  FOR line IN EXECUTE format('EXPLAIN (%s) %s', options, query) LOOP
+    IF line !~ 'Filter: .* IS NOT NULL' THEN RETURN NEXT regexp_replace(line, ' \(returns \S+\)|(?<=rows=\d+)\.00', ''); END IF;
   END LOOP;
 END$$;
 -- min and max of the key, from the index and what is pending
@@ -102,7 +102,7 @@ SELECT (SELECT count(s.id) + x FROM (VALUES (1), (2)) v (x) ORDER BY 1 LIMIT 1) 
 SELECT count(1 ORDER BY v), CASE WHEN count(*) > 5 THEN 'many' END || count(*)::text FROM s;
 SELECT x, c FROM (VALUES (1), (2)) v (x), LATERAL (SELECT count(*) * x AS c FROM s) c;
 SELECT count(*), count(*) OVER () FROM s;
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM s WHERE true;
+SELECT planned('SELECT count(*) FROM s WHERE true', 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF');
 
 -- what is not
 CREATE FUNCTION counts_by(query text) RETURNS text LANGUAGE plpgsql AS $$

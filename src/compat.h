@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/nbtxlog.h"
 #include "access/rmgr.h"
@@ -25,13 +26,16 @@
 #include "catalog/index.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_collation.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_tablespace.h"
 #include "commands/explain.h"
 #include "commands/vacuum.h"
 #include "nodes/makefuncs.h"
+#include "nodes/parsenodes.h"
 #include "nodes/pathnodes.h"
+#include "rewrite/rewriteHandler.h"
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
 #include "utils/regproc.h"
@@ -318,6 +322,58 @@ strata_name_list(const char *name)
 #else
 #define strata_analyze_delay()	vacuum_delay_point(true)
 #define strata_vacuum_delay()	vacuum_delay_point(false)
+#endif
+
+/*
+ * NOT NULL: from 18 on a constraint in pg_constraint, which may be NOT VALID.
+ * The column that a constraint is the NOT NULL of, or 0.
+ */
+static inline AttrNumber
+strata_not_null_column(HeapTuple constraint)
+{
+#if PG_VERSION_NUM >= 180000
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+
+	if (form->contype == CONSTRAINT_NOTNULL && OidIsValid(form->conrelid))
+		return extractNotNullColumn(constraint);
+#endif
+	return InvalidAttrNumber;
+}
+
+/* Does the NOT NULL of a column that has one hold for all rows? */
+static inline bool
+strata_not_null_is_valid(Oid relid, AttrNumber attnum)
+{
+	bool		valid = true;
+#if PG_VERSION_NUM >= 180000
+	HeapTuple	tuple = findNotNullConstraintAttnum(relid, attnum);
+
+	if (HeapTupleIsValid(tuple))
+	{
+		valid = ((Form_pg_constraint) GETSTRUCT(tuple))->convalidated;
+		heap_freetuple(tuple);
+	}
+#endif
+	return valid;
+}
+
+/* ALTER COLUMN ... SET EXPRESSION, from 17 on. */
+#if PG_VERSION_NUM < 170000
+#define strata_sets_expression(command)	false
+#else
+#define strata_sets_expression(command)	((command)->subtype == AT_SetExpression)
+#endif
+
+/*
+ * Virtual generated columns, from 18 on.  Core puts their expressions into
+ * queries, and a row has NULL in their place.
+ */
+#if PG_VERSION_NUM < 180000
+#define strata_column_is_virtual(att)	false
+#define strata_expand_virtual(expr, rel, varno)	(expr)
+#else
+#define strata_column_is_virtual(att)	((att)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+#define strata_expand_virtual(expr, rel, varno)	expand_generated_columns_in_expr(expr, rel, varno)
 #endif
 
 /* What VACUUM found out about a relation that has no visibility map. */

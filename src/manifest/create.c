@@ -200,7 +200,15 @@ strata_resolve_key(TupleDesc desc, const StrataOptions *options, const char *rel
 			Form_pg_attribute att = TupleDescAttr(desc, i);
 
 			if (!att->attisdropped && namestrcmp(&att->attname, name) == 0)
+			{
+				if (strata_column_is_virtual(att))
+					ereport(ERROR,
+							(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							 errmsg("key column \"%s\" of foreign table \"%s\" is a virtual generated column",
+									name, relname),
+							 errhint("Make it GENERATED ALWAYS AS (...) STORED.")));
 				attnum = att->attnum;
+			}
 		}
 		if (attnum == InvalidAttrNumber)
 			ereport(ERROR,
