@@ -117,7 +117,13 @@ strata_build()
 	b_top=$1 b_dir=$2 b_config=$(readlink -f "$3")
 	shift 3
 	mkdir -p "$b_dir"
-	# Objects of an earlier build stay; make sees which sources are newer.
+	# Objects of an earlier build stay; make sees which sources are newer, but not
+	# that the server is another one.
+	b_for=$("$b_config" --version --configure)
+	if [ "$b_for" != "$(cat "$b_dir/.built_for" 2> /dev/null)" ]; then
+		find "$b_dir" -name '*.o' -delete
+		echo "$b_for" > "$b_dir/.built_for"
+	fi
 	rm -rf "$b_dir/sql" "$b_dir/expected" "$b_dir/test"
 	(cd "$b_top" && tar cf - --exclude=./.git --exclude=./.test --exclude=./.quickstart \
 		--exclude='*.o' --exclude='*.so' .) | (cd "$b_dir" && tar xpf -) || return 1
@@ -129,14 +135,14 @@ strata_build()
 	fi
 }
 
-# strata_fetch_scripts DIR: PostgreSQL's own regression scripts, which only Debian's
-# source package has, into DIR/src/test/regress.  Changes nothing of apt's.
-strata_fetch_scripts()
+# strata_fetch_source DIR MAJOR [SUITE]: Debian's source package of a PostgreSQL,
+# as DIR/postgresql-MAJOR_*.orig.tar.bz2; from the suites that apt has, or from
+# that one.  Changes nothing of apt's.
+strata_fetch_source()
 {
-	[ ! -e "$1/src/test/regress/parallel_schedule" ] || return 0
 	command -v apt-get > /dev/null || return 1
 	rm -rf "$1"
-	mkdir -p "$1/apt/lists/partial" "$1/apt/archives/partial" || return 1
+	mkdir -p "$1/lists/partial" "$1/archives/partial" || return 1
 	# the lists that apt has, as lists of sources
 	{
 		cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2> /dev/null |
@@ -155,14 +161,27 @@ strata_fetch_scripts()
 			/^Signed-By:/ { sub(/^[^:]*: */, ""); key = $0 }
 			/^$/ { out() }
 			END { out() }'
-	} | sort -u > "$1/apt/sources.list"
-	f_apt="apt-get -qq -o Dir::Etc::SourceList=$1/apt/sources.list -o Dir::Etc::SourceParts=/dev/null
-		-o Dir::State::Lists=$1/apt/lists -o Dir::Cache=$1/apt -o APT::Sandbox::User=root -o Acquire::http::Timeout=20"
-	f_source="source --download-only --tar-only postgresql-$pg_major"
+	} | if [ -n "${3:-}" ]; then
+		sed -n "s/^\(deb-src \(\[[^]]*\] *\)\{0,1\}[^ ]*\/debian\/\{0,1\}\) .*/\1 $3 main/p"
+	else
+		cat
+	fi | sort -u > "$1/sources.list"
+	f_apt="apt-get -qq -o Dir::Etc::SourceList=$1/sources.list -o Dir::Etc::SourceParts=/dev/null
+		-o Dir::State::Lists=$1/lists -o Dir::Cache=$1 -o APT::Sandbox::User=root -o Acquire::http::Timeout=20"
+	f_source="source --download-only --tar-only postgresql-$2"
 	# (a mirror may lack what the newest package was made of)
 	# shellcheck disable=SC2086,SC1091
-	(cd "$1/apt" && $f_apt update && { $f_apt $f_source || $f_apt $f_source/"$(. /etc/os-release; echo "$VERSION_CODENAME")"; }) \
-		> "$1/apt/log" 2>&1 || return 1
+	(cd "$1" && $f_apt update && { $f_apt $f_source || $f_apt $f_source/"$(. /etc/os-release; echo "$VERSION_CODENAME")"; }) \
+		> "$1/log" 2>&1
+}
+
+# strata_fetch_scripts DIR: PostgreSQL's own regression scripts, which only Debian's
+# source package has, into DIR/src/test/regress.
+strata_fetch_scripts()
+{
+	[ ! -e "$1/src/test/regress/parallel_schedule" ] || return 0
+	rm -rf "$1"
+	strata_fetch_source "$1/apt" "$pg_major" || return 1
 	tar -xjf "$1"/apt/postgresql-*.orig.tar.bz2 -C "$1" --strip-components=1 --wildcards '*/src/test/regress/*' || return 1
 	rm -rf "$1/apt"
 }
