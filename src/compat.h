@@ -141,6 +141,13 @@ typedef RelFileLocator StrataFileId;
 #define strata_file_id_equal(a, b)	RelFileLocatorEquals(a, b)
 #endif
 
+/* Memory that a page is read into from a file: aligned for direct I/O, from 16 on. */
+#if PG_VERSION_NUM < 160000
+typedef PGAlignedBlock StrataIOBlock;
+#else
+typedef PGIOAlignedBlock StrataIOBlock;
+#endif
+
 /* Give a relation a new, empty file. */
 #if PG_VERSION_NUM < 160000
 #define strata_set_new_file(rel, persistence)	RelationSetNewRelfilenode(rel, persistence)
