@@ -56,6 +56,13 @@
 #error "strata needs PostgreSQL 15 or later"
 #endif
 
+/* What pg_get_loaded_modules() says of the library, from 18 on. */
+#if PG_VERSION_NUM < 180000
+#define STRATA_MODULE_MAGIC	PG_MODULE_MAGIC
+#else
+#define STRATA_MODULE_MAGIC	PG_MODULE_MAGIC_EXT(.name = "strata", .version = "1.0")
+#endif
+
 /* 18 has pg_noreturn instead, which goes before the declaration. */
 #if PG_VERSION_NUM >= 180000
 #define pg_attribute_noreturn()	__attribute__((noreturn))

@@ -278,8 +278,8 @@ strata_store_drop(Oid ftrelid, Oid storage)
 		Oid			type = get_rel_type_id(storage);
 
 		/*
-		 * A member cannot be dropped but with its extension.  From 16 on the
-		 * types of a relation are members, too.
+		 * A member cannot be dropped but with its extension.  In
+		 * later versions the types of a relation are members, too.
 		 */
 		deleteDependencyRecordsForClass(RelationRelationId, storage,
 										ExtensionRelationId, DEPENDENCY_EXTENSION);

@@ -796,13 +796,17 @@ pin_settings(void)
 		{"default_transaction_deferrable", "off"},
 		{"statement_timeout", "0"},
 		{"lock_timeout", "0"},
+		{"transaction_timeout", "0"},	/* from 17 on */
 		{"idle_in_transaction_session_timeout", "0"},
 		{"zero_damaged_pages", "off"},
 		{"synchronous_commit", "local"},
 	};
 
 	for (int i = 0; i < (int) lengthof(settings); i++)
-		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+	{
+		if (GetConfigOption(settings[i][0], true, false) != NULL)
+			SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+	}
 }
 
 void

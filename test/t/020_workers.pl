@@ -170,6 +170,11 @@ for my $action ('kill', 'segv')
 
 # ---- what is set for the database does not get at workers ----
 q1("ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'; ALTER DATABASE postgres SET default_transaction_read_only = on; ALTER DATABASE postgres SET statement_timeout = '1ms'");
+if ($node->pg_version->{num}[0] >= 17)
+{
+	q1("ALTER DATABASE postgres SET transaction_timeout = '1ms'");
+	$ENV{PGOPTIONS} = '-c transaction_timeout=0';
+}
 $node->psql('postgres', "SET statement_timeout = 0; SET default_transaction_read_only = off; BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
 	  . send_rows('by_time', 1, 100, 99) . 'COMMIT');
 for (1 .. 100)
