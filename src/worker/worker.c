@@ -830,8 +830,9 @@ strata_worker_main(Datum arg)
 	}
 	before_shmem_exit(leave_place, (Datum) 0);
 
-	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	/* First: connecting is a transaction, with the database's settings. */
 	pin_settings();
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pgstat_report_activity(STATE_RUNNING, "strata worker");
 	HOLD_CANCEL_INTERRUPTS();
 	STRATA_PAUSE("worker-connected");
