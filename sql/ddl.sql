@@ -96,7 +96,7 @@ SELECT same();
 SELECT twin('ALTER TABLE @ ALTER n SET GENERATED ALWAYS');
 SELECT twin('INSERT INTO @ (id, c, n) VALUES (47, ''{}'', 1)');
 SELECT twin('ALTER TABLE @ ALTER n DROP IDENTITY, ALTER n DROP NOT NULL');
-SELECT twin('ALTER TABLE @ ALTER b DROP EXPRESSION');
+SELECT left(twin('ALTER TABLE @ ALTER b DROP EXPRESSION'), 36);
 
 -- ---- DROP COLUMN, then INSERT, COPY, merge (P63) ----
 SELECT twin('ALTER TABLE @ DROP COLUMN b, DROP COLUMN n, DROP COLUMN e');
@@ -149,7 +149,7 @@ SELECT twin('ALTER TABLE @ ADD CONSTRAINT impossible CHECK (false)');
 SELECT twin('ALTER TABLE @ ADD CONSTRAINT later CHECK (v < 5) NOT VALID');
 SELECT twin('INSERT INTO @ (id, v, c) VALUES (7, 9, ''{}'')');
 SELECT twin('ALTER TABLE @ VALIDATE CONSTRAINT later');
-SELECT conname, convalidated FROM pg_constraint WHERE conrelid IN ('f'::regclass, 'h'::regclass) ORDER BY conrelid::regclass::text, conname;
+SELECT conname, convalidated FROM pg_constraint WHERE conrelid IN ('f'::regclass, 'h'::regclass) AND contype = 'c' ORDER BY conrelid::regclass::text, conname;
 -- pending rows count as much as those in the base
 SELECT twin('DELETE FROM @ WHERE v >= 5');
 SELECT twin('ALTER TABLE @ VALIDATE CONSTRAINT later');
@@ -224,7 +224,7 @@ SELECT family('ALTER TABLE @ ADD CONSTRAINT positive CHECK (v > 0) NOT VALID');
 SELECT family('ALTER TABLE @ VALIDATE CONSTRAINT positive');
 SELECT family('UPDATE @ SET v = 1');
 SELECT family('ALTER TABLE @ VALIDATE CONSTRAINT positive');
-SELECT conrelid::regclass, conname, convalidated FROM pg_constraint WHERE conrelid IN ('fp'::regclass, 'fc'::regclass) ORDER BY 1, 2;
+SELECT conrelid::regclass, conname, convalidated FROM pg_constraint WHERE conrelid IN ('fp'::regclass, 'fc'::regclass) AND contype = 'c' ORDER BY 1, 2;
 SELECT family('ALTER TABLE @ ALTER v SET NOT NULL');
 SELECT family('ALTER TABLE ONLY @ ALTER v DROP NOT NULL');
 SELECT family('ALTER TABLE ONLY @ ALTER v SET NOT NULL');
@@ -235,8 +235,11 @@ SELECT family('ALTER TABLE @ ADD COLUMN e int NOT NULL');
 SELECT family('ALTER TABLE @ ADD COLUMN e int DEFAULT 3 CHECK (e > 3)');
 SELECT family('ALTER TABLE @ ADD COLUMN e int DEFAULT 4 CHECK (e > 3)');
 SELECT family('ALTER TABLE @c NO INHERIT @');
+-- (in 18 what ONLY set is not inherited)
+SELECT family('ALTER TABLE @ ALTER v DROP NOT NULL');
+SELECT family('ALTER TABLE @ ALTER v SET NOT NULL');
 SELECT family('ALTER TABLE @c ALTER v DROP NOT NULL');
-SELECT family('ALTER TABLE @c INHERIT @');
+SELECT left(family('ALTER TABLE @c INHERIT @'), 31);
 SELECT family('ALTER TABLE @c ALTER v SET NOT NULL');
 SELECT family('ALTER TABLE @c INHERIT @');
 SELECT family('INSERT INTO @c VALUES (3, 3, 3)');
@@ -480,8 +483,11 @@ SELECT same();
 SELECT * FROM strata.verify('f');
 
 -- ---- what core refuses on a foreign table ----
+-- (LIKE for one before 18)
+SELECT run('CREATE FOREIGN TABLE strata_like (LIKE f) SERVER strata') LIKE
+    CASE WHEN current_setting('server_version_num')::int < 180000 THEN '%LIKE is not supported%' ELSE 'ok' END;
+DROP FOREIGN TABLE IF EXISTS strata_like;
 \set VERBOSITY terse
-CREATE FOREIGN TABLE likewise (LIKE f) SERVER strata;
 CREATE TABLE likewise (LIKE f INCLUDING ALL);
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'likewise'::regclass AND attnum > 0;
 ALTER FOREIGN TABLE f SET TABLESPACE pg_default;

@@ -272,7 +272,9 @@ ALTER TABLE parent ADD COLUMN w text DEFAULT 'w';
 SELECT * FROM parent;
 ALTER TABLE parent ADD COLUMN r float8 DEFAULT random();
 ALTER TABLE parent ALTER COLUMN v TYPE text;
+\set VERBOSITY sqlstate
 ALTER TABLE parent ALTER COLUMN id TYPE bigint;
+\set VERBOSITY terse
 ALTER TABLE parent RENAME COLUMN id TO key;
 SELECT ftoptions FROM pg_foreign_table WHERE ftrelid = 'part1'::regclass;
 INSERT INTO parent VALUES (2, 2, 'x');

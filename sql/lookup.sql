@@ -10,6 +10,14 @@ INSERT INTO t SELECT 'id' || g, g, repeat('w', 100) FROM generate_series(1, 2000
 CALL strata.drain('t');
 INSERT INTO t SELECT 'id' || g, -g, 'new' FROM generate_series(1900, 2100) g;
 
+-- a plan, without what versions of PostgreSQL say differently
+CREATE FUNCTION planned(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+    IF line !~ 'Filter: .* IS NOT NULL' THEN RETURN NEXT regexp_replace(line, ' \(returns \S+\)', ''); END IF;
+  END LOOP;
+END$$;
 -- ours
 EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = 'id5';
 EXPLAIN (COSTS OFF) SELECT v FROM t WHERE 'id5' = id;
@@ -17,7 +25,7 @@ EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = 'id5'::varchar;
 EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = 'id5'::name COLLATE "default";
 EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = ANY ('{id5,id6,id5,NULL}') AND v > 0;
 EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id IN ('id5', 'id6');
-EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = (SELECT max('id5'));
+SELECT planned('SELECT v FROM t WHERE id = (SELECT max(''id5''))');
 EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = lower('ID5') AND v = 5;
 -- not ours
 EXPLAIN (COSTS OFF) SELECT v FROM t WHERE id = 'id5' COLLATE "C";

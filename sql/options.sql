@@ -63,7 +63,10 @@ SET strata.merge_max_bytes = 1234567;
 SHOW strata.merge_max_bytes;
 RESET strata.merge_max_bytes;
 SHOW strata.merge_max_bytes;
+\set VERBOSITY sqlstate
 SET strata.merge_max_bytes = -1;
+\set VERBOSITY default
+SELECT min_val, max_val FROM pg_settings WHERE name = 'strata.merge_max_bytes';
 SET strata.on_duplicate = 'update';
 SET strata.nosuch = 1;
 SET strata.shards = 2;

@@ -32,6 +32,14 @@ UPDATE n SET name = '~' || name WHERE v < 10;
 UPDATE nh SET name = '~' || name WHERE v < 10;
 ANALYZE s, h, n, nh;
 
+-- a plan, without what versions of PostgreSQL say differently
+CREATE FUNCTION planned(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+    IF line !~ 'Filter: .* IS NOT NULL' THEN RETURN NEXT regexp_replace(line, ' \(returns \S+\)', ''); END IF;
+  END LOOP;
+END$$;
 -- what is planned
 EXPLAIN (COSTS OFF) SELECT * FROM s ORDER BY run, step LIMIT 5;
 EXPLAIN (COSTS OFF) SELECT * FROM s ORDER BY run DESC, step DESC LIMIT 5;
@@ -42,7 +50,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM s WHERE run = 7 AND step > 5::int4 AND 9 >= st
 EXPLAIN (COSTS OFF) SELECT * FROM s WHERE run BETWEEN 7 AND 8 AND step = 3;
 EXPLAIN (COSTS OFF) SELECT * FROM n WHERE name < '02' ORDER BY name;
 EXPLAIN (COSTS OFF) SELECT * FROM n WHERE name COLLATE "POSIX" < '02' ORDER BY name COLLATE "POSIX";
-EXPLAIN (COSTS OFF) SELECT min(name), max(name) FROM n;
+SELECT planned('SELECT min(name), max(name) FROM n');
 EXPLAIN (COSTS OFF) SELECT s.* FROM (VALUES (3), (7)) v (x), LATERAL (SELECT * FROM s WHERE run = x ORDER BY step DESC LIMIT 2) s;
 
 -- the same answers as heap's, whatever is read how

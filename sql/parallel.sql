@@ -70,13 +70,14 @@ SELECT count(*), sum(r) FROM s;
 COMMIT;
 
 -- everything that can be is done by a worker
-SET force_parallel_mode = regress;
+SELECT name AS parallel_mode FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query') \gset
+SET :parallel_mode = regress;
 SELECT count(*), sum(r) FROM s;
 SELECT * FROM s WHERE id = 777;
 SELECT id FROM s WHERE id = ANY ('{5,7,20500}') ORDER BY id;
 SELECT id FROM s ORDER BY id DESC LIMIT 2;
 SELECT count(*) FROM s WHERE id BETWEEN 100 AND 199;
-RESET force_parallel_mode;
+RESET :parallel_mode;
 
 -- a tree of heap and strata partitions
 CREATE TABLE p (id int NOT NULL, v text) PARTITION BY RANGE (id);

@@ -24,6 +24,14 @@ BEGIN
   EXECUTE 'EXPLAIN (FORMAT JSON, ' || options || ') ' || query INTO result;
   RETURN result -> 0 -> 'Plan';
 END$$;
+-- a plan, without what versions of PostgreSQL say differently
+CREATE FUNCTION planned(query text, options text DEFAULT 'COSTS OFF') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+  FOR line IN EXECUTE format('EXPLAIN (%s) %s', options, query) LOOP
+    IF line !~ 'Disabled: true' THEN RETURN NEXT regexp_replace(line, '^$', ''); END IF;
+  END LOOP;
+END$$;
 
 -- ranges that follow from patterns: under C; not under a collation that orders
 -- otherwise, but for patterns without a wildcard
@@ -46,7 +54,7 @@ SET enable_seqscan = off; -- small as they are
 EXPLAIN (COSTS OFF) SELECT * FROM s WHERE id LIKE 'abc%';
 EXPLAIN (COSTS OFF) SELECT * FROM s WHERE id LIKE 'abc';
 EXPLAIN (COSTS OFF) SELECT * FROM s WHERE starts_with(id, 'abc') ORDER BY id DESC LIMIT 3;
-EXPLAIN (COSTS OFF) SELECT * FROM other WHERE id LIKE 'abc%';
+SELECT planned('SELECT * FROM other WHERE id LIKE ''abc%''');
 EXPLAIN (COSTS OFF) SELECT * FROM other WHERE id LIKE 'abc';
 SELECT q, same(q), plan(replace(q, '%t', 's')) ->> 'Key Range' AS range FROM (
   SELECT 'SELECT * FROM %t WHERE id ' || p || ' ORDER BY id' AS q FROM unnest(ARRAY[
@@ -65,7 +73,7 @@ SELECT count(*) FROM nets WHERE ip << '10.0.1.0/24';
 SELECT count(*) FROM nets WHERE inet '10.0.2.0/25' >>= ip;
 -- what a security barrier hides is not looked at early by a leaky pattern
 CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM s WHERE v > 5;
-EXPLAIN (COSTS OFF) SELECT * FROM barrier WHERE id LIKE 'abc%';
+SELECT planned('SELECT * FROM barrier WHERE id LIKE ''abc%''');
 DROP VIEW barrier;
 RESET enable_seqscan;
 
@@ -109,7 +117,7 @@ CREATE TABLE conditions AS
     ('i > 10 AND i < 5'), ('i > 40 AND t IS NULL'), ('i = (SELECT max(i) FROM conditions, (VALUES (10)) m (i))');
 SET enable_indexscan = off;
 SELECT count(*), count(*) FILTER (WHERE NOT same('SELECT * FROM %t WHERE ' || condition || ' ORDER BY id')) AS different,
-       count(*) FILTER (WHERE (node(plan('SELECT * FROM s WHERE ' || condition, 'ANALYZE'), 'Row Groups Skipped') ->> 'Row Groups Skipped')::int > 0) AS skipped
+       count(*) FILTER (WHERE coalesce((node(plan('SELECT * FROM s WHERE ' || condition, 'ANALYZE'), 'Row Groups Skipped') ->> 'Row Groups Skipped')::int, 1) > 0) AS skipped
   FROM conditions;
 RESET enable_indexscan;
 SELECT condition FROM conditions WHERE NOT same('SELECT * FROM %t WHERE ' || condition || ' ORDER BY id');
@@ -178,7 +186,7 @@ SELECT count(*) AS joins, count(*) FILTER (WHERE NOT same(q)) AS different,
     FROM unnest(ARRAY['', 'LEFT', 'RIGHT', 'FULL']) j, unnest(ARRAY['ASC', 'DESC']) d, unnest(ARRAY['FIRST', 'LAST']) n) x;
 EXPLAIN (COSTS OFF) SELECT * FROM s a JOIN s b USING (id) ORDER BY id DESC NULLS LAST;
 EXPLAIN (COSTS OFF) SELECT DISTINCT id FROM s;
-EXPLAIN (COSTS OFF) SELECT id, max(v) FROM s, unnest(a) v GROUP BY id;
+SELECT planned('SELECT id, max(v) FROM s, unnest(a) v GROUP BY id');
 SELECT same('SELECT a.id, b.i FROM %t a JOIN %t b USING (id) ORDER BY id DESC NULLS LAST'), same('SELECT DISTINCT id FROM %t ORDER BY id'),
        same('SELECT id, max(v) FROM %t, unnest(a) v GROUP BY id ORDER BY id');
 RESET enable_hashjoin; RESET enable_nestloop; RESET enable_hashagg; RESET enable_material; RESET enable_seqscan;

@@ -113,6 +113,7 @@ ALTER TABLE h OWNER TO rights_owner;
 SET ROLE rights_owner;
 GRANT SELECT (id, owner), INSERT (id, owner), UPDATE (secret) ON t, h TO rights_reader;
 SET ROLE rights_reader;
+SET client_min_messages = error;	-- ANALYZE warns
 SELECT statement, as_heap(statement) FROM unnest(ARRAY[
 	'SELECT id FROM TABLE WHERE id = 5', 'SELECT max(owner) FROM TABLE', 'SELECT secret FROM TABLE WHERE id = 5', 'SELECT count(*) FROM TABLE', 'SELECT TABLE FROM TABLE',
 	'SELECT id FROM TABLE WHERE secret = ''x''', 'SELECT id FROM TABLE ORDER BY n LIMIT 1', 'SELECT tableoid IS NULL FROM TABLE LIMIT 1', 'SELECT ctid FROM TABLE LIMIT 1',
@@ -121,7 +122,9 @@ SELECT statement, as_heap(statement) FROM unnest(ARRAY[
 	'UPDATE TABLE SET secret = ''y'' WHERE id = 5', 'UPDATE TABLE SET secret = ''y'' WHERE n = 5', 'UPDATE TABLE SET secret = ''y'' WHERE id = 7 RETURNING id', 'UPDATE TABLE SET secret = ''y'' WHERE id = 7 RETURNING secret',
 	'UPDATE TABLE SET n = 1 WHERE id = 5', 'UPDATE TABLE SET id = 1000 WHERE id = 5', 'UPDATE TABLE SET secret = secret || ''!'' WHERE id = 5', 'DELETE FROM TABLE WHERE id = 5', 'TRUNCATE TABLE',
 	'SELECT id FROM TABLE WHERE id = 5 FOR UPDATE', 'SELECT id FROM TABLE WHERE id = 5 FOR KEY SHARE', 'ANALYZE TABLE']) statement;
+RESET client_min_messages;
 RESET ROLE;
+SELECT count(*) FROM pg_statistic WHERE starelid = 't'::regclass;
 SELECT count(*) FROM (TABLE t EXCEPT TABLE h) x;
 -- to change and delete blindly, no right to read is needed
 GRANT UPDATE (secret), DELETE, TRUNCATE ON t, h TO rights_stranger;
@@ -209,13 +212,14 @@ EXPLAIN (COSTS OFF) SELECT * FROM ids JOIN my_b USING (k);
 EXPLAIN (COSTS OFF) UPDATE my_b SET secret = 'x' WHERE k = 7 AND secret > 'a';
 EXPLAIN (COSTS OFF) UPDATE my_t SET secret = 'x' WHERE id = 7 AND n = 7;
 SET max_parallel_workers_per_gather = 2;
-SET force_parallel_mode = on;
+SELECT name AS parallel_mode FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query') \gset
+SET :parallel_mode = on;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
 SELECT count(*) FROM my_b WHERE leak(secret);
 RESET max_parallel_workers_per_gather;
-RESET force_parallel_mode;
+RESET :parallel_mode;
 RESET parallel_setup_cost;
 RESET parallel_tuple_cost;
 RESET min_parallel_table_scan_size;

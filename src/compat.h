@@ -14,17 +14,58 @@
 
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/multixact.h"
 #include "access/nbtxlog.h"
 #include "access/rmgr.h"
+#include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
+#include "catalog/index.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_tablespace.h"
+#include "commands/explain.h"
+#include "commands/vacuum.h"
+#include "nodes/makefuncs.h"
+#include "nodes/parsenodes.h"
+#include "nodes/pathnodes.h"
+#include "rewrite/rewriteHandler.h"
+#include "storage/bufmgr.h"
+#include "storage/lock.h"
+#include "utils/regproc.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/selfuncs.h"
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
 
 #if PG_VERSION_NUM < 150000
 #error "strata needs PostgreSQL 15 or later"
+#endif
+
+/* What pg_get_loaded_modules() says of the library, from 18 on. */
+#if PG_VERSION_NUM < 180000
+#define STRATA_MODULE_MAGIC	PG_MODULE_MAGIC
+#else
+#define STRATA_MODULE_MAGIC	PG_MODULE_MAGIC_EXT(.name = "strata", .version = "1.0")
+#endif
+
+/* 18 has pg_noreturn instead, which goes before the declaration. */
+#if PG_VERSION_NUM >= 180000
+#define pg_attribute_noreturn()	__attribute__((noreturn))
 #endif
 
 /* Has the administrator allowed old snapshots to be invalidated? (gone in 17) */
@@ -37,6 +78,10 @@ strata_old_snapshots_expire(void)
 	return false;
 #endif
 }
+
+#if PG_VERSION_NUM >= 170000
+#define ERRCODE_SNAPSHOT_TOO_OLD	ERRCODE_T_R_SERIALIZATION_FAILURE
+#endif
 
 /*
  * The full form of an xid that is at most 2^31 away from the next xid, as
@@ -101,6 +146,132 @@ typedef RelFileNode StrataFileId;
 typedef RelFileLocator StrataFileId;
 #define strata_file_id(rel)		((rel)->rd_locator)
 #define strata_file_id_equal(a, b)	RelFileLocatorEquals(a, b)
+#endif
+
+/* Memory that a page is read into from a file: aligned for direct I/O, from 16 on. */
+#if PG_VERSION_NUM < 160000
+typedef PGAlignedBlock StrataIOBlock;
+#else
+typedef PGIOAlignedBlock StrataIOBlock;
+#endif
+
+/* Give a relation a new, empty file. */
+#if PG_VERSION_NUM < 160000
+#define strata_set_new_file(rel, persistence)	RelationSetNewRelfilenode(rel, persistence)
+#else
+#define strata_set_new_file(rel, persistence)	RelationSetNewRelfilenumber(rel, persistence)
+#endif
+
+/* Of the callbacks of a table access method that changed: */
+#if PG_VERSION_NUM < 160000
+#define relation_set_new_filelocator	relation_set_new_filenode
+typedef bool StrataUpdateIndexes;
+#else
+typedef TU_UpdateIndexes StrataUpdateIndexes;
+#endif
+
+/* what the parameters after the scan of scan_analyze_next_block are */
+#if PG_VERSION_NUM < 170000
+#define STRATA_ANALYZE_BLOCK	BlockNumber blockno, BufferAccessStrategy bstrategy
+#else
+#define STRATA_ANALYZE_BLOCK	ReadStream *stream
+#endif
+
+/* Does this session hold the very lock? */
+static inline bool
+strata_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
+{
+#if PG_VERSION_NUM < 170000
+	return LockHeldByMe(tag, mode);
+#else
+	return LockHeldByMe(tag, mode, false);
+#endif
+}
+
+/* A B-tree index without predicate or expressions, and not unique. */
+static inline IndexInfo *
+strata_make_index_info(int natts)
+{
+#if PG_VERSION_NUM < 160000
+	return makeIndexInfo(natts, natts, BTREE_AM_OID, NIL, NIL, false, false, true, false);
+#elif PG_VERSION_NUM < 180000
+	return makeIndexInfo(natts, natts, BTREE_AM_OID, NIL, NIL, false, false, true, false, false);
+#else
+	return makeIndexInfo(natts, natts, BTREE_AM_OID, NIL, NIL, false, false, true, false, false,
+						 false);
+#endif
+}
+
+/* Make such an index, an internal one, of a relation. */
+static inline Oid
+strata_index_create(Relation rel, const char *name, IndexInfo *info, List *columns,
+					const Oid *collations, const Oid *opclasses, const int16 *options)
+{
+#if PG_VERSION_NUM < 170000
+	return index_create(rel, name, InvalidOid, InvalidOid, InvalidOid, InvalidOid, info, columns,
+						BTREE_AM_OID, rel->rd_rel->reltablespace, (Oid *) collations,
+						(Oid *) opclasses, (int16 *) options, (Datum) 0, 0, 0, true, true, NULL);
+#else
+	return index_create(rel, name, InvalidOid, InvalidOid, InvalidOid, InvalidOid, info, columns,
+						BTREE_AM_OID, rel->rd_rel->reltablespace, collations, opclasses, NULL,
+						options, NULL, (Datum) 0, 0, 0, true, true, NULL);
+#endif
+}
+
+static inline void
+strata_reindex_relation(Oid relid)
+{
+	ReindexParams params = {0};
+
+#if PG_VERSION_NUM < 170000
+	(void) reindex_relation(relid, 0, &params);
+#else
+	(void) reindex_relation(NULL, relid, 0, &params);
+#endif
+}
+
+/* A scan of an index that needs no orderings and feeds no statistics. */
+#if PG_VERSION_NUM < 180000
+#define strata_index_beginscan(rel, index, snapshot, nkeys) \
+	index_beginscan(rel, index, snapshot, nkeys, 0)
+#else
+#define strata_index_beginscan(rel, index, snapshot, nkeys) \
+	index_beginscan(rel, index, snapshot, NULL, nkeys, 0)
+#endif
+
+/* What an index is vacuumed for; from 16 on with the relation it belongs to. */
+static inline void
+strata_index_vacuum_info(IndexVacuumInfo *info, Relation rel, Relation index)
+{
+	memset(info, 0, sizeof(*info));
+	info->index = index;
+#if PG_VERSION_NUM >= 160000
+	info->heaprel = rel;
+#endif
+	info->estimated_count = true;
+	info->message_level = DEBUG2;
+	info->num_heap_tuples = index->rd_rel->reltuples;
+	info->strategy = GetAccessStrategy(BAS_VACUUM);
+}
+
+/* The parts of a qualified name; not a name: an error. */
+static inline List *
+strata_name_list(const char *name)
+{
+#if PG_VERSION_NUM < 160000
+	return stringToQualifiedNameList(name);
+#else
+	return stringToQualifiedNameList(name, NULL);
+#endif
+}
+
+/* What names the locale of a provider that is not libc (from 17 on: ICU or builtin). */
+#if PG_VERSION_NUM < 170000
+#define strata_database_locale	Anum_pg_database_daticulocale
+#define strata_collation_locale	Anum_pg_collation_colliculocale
+#else
+#define strata_database_locale	Anum_pg_database_datlocale
+#define strata_collation_locale	Anum_pg_collation_colllocale
 #endif
 
 /*
@@ -189,10 +360,99 @@ typedef RelFileLocator StrataFileId;
 	 (projection)->pi_exprContext->ecxt_newtuple = (new))
 #endif
 
+/* The elements that an array expression is expected to have. */
+#if PG_VERSION_NUM < 170000
+#define strata_array_length(root, expr)	estimate_array_length(expr)
+#else
+#define strata_array_length(root, expr)	estimate_array_length(root, expr)
+#endif
+
 #if PG_VERSION_NUM < 180000
 #define strata_analyze_delay()	vacuum_delay_point()
+#define strata_vacuum_delay()	vacuum_delay_point()
 #else
 #define strata_analyze_delay()	vacuum_delay_point(true)
+#define strata_vacuum_delay()	vacuum_delay_point(false)
+#endif
+
+/*
+ * NOT NULL: from 18 on a constraint in pg_constraint, which may be NOT VALID.
+ * The column that a constraint is the NOT NULL of, or 0.
+ */
+static inline AttrNumber
+strata_not_null_column(HeapTuple constraint)
+{
+#if PG_VERSION_NUM >= 180000
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+
+	if (form->contype == CONSTRAINT_NOTNULL && OidIsValid(form->conrelid))
+		return extractNotNullColumn(constraint);
+#endif
+	return InvalidAttrNumber;
+}
+
+/* Does the NOT NULL of a column that has one hold for all rows? */
+static inline bool
+strata_not_null_is_valid(Oid relid, AttrNumber attnum)
+{
+	bool		valid = true;
+#if PG_VERSION_NUM >= 180000
+	HeapTuple	tuple = findNotNullConstraintAttnum(relid, attnum);
+
+	if (HeapTupleIsValid(tuple))
+	{
+		valid = ((Form_pg_constraint) GETSTRUCT(tuple))->convalidated;
+		heap_freetuple(tuple);
+	}
+#endif
+	return valid;
+}
+
+/* ALTER COLUMN ... SET EXPRESSION, from 17 on. */
+#if PG_VERSION_NUM < 170000
+#define strata_sets_expression(command)	false
+#else
+#define strata_sets_expression(command)	((command)->subtype == AT_SetExpression)
+#endif
+
+/*
+ * Virtual generated columns, from 18 on.  Core puts their expressions into
+ * queries, and a row has NULL in their place.
+ */
+#if PG_VERSION_NUM < 180000
+#define strata_column_is_virtual(att)	false
+#define strata_expand_virtual(expr, rel, varno)	(expr)
+#else
+#define strata_column_is_virtual(att)	((att)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+#define strata_expand_virtual(expr, rel, varno)	expand_generated_columns_in_expr(expr, rel, varno)
+#endif
+
+/* What VACUUM found out about a relation that has no visibility map. */
+static inline void
+strata_update_relstats(Relation rel, BlockNumber blocks, TransactionId frozen)
+{
+#if PG_VERSION_NUM < 180000
+	vac_update_relstats(rel, blocks, rel->rd_rel->reltuples, 0, rel->rd_rel->relhasindex, frozen,
+						InvalidMultiXactId, NULL, NULL, false);
+#else
+	vac_update_relstats(rel, blocks, rel->rd_rel->reltuples, 0, 0, rel->rd_rel->relhasindex,
+						frozen, InvalidMultiXactId, NULL, NULL, false);
+#endif
+}
+
+/* Has a transaction ended?  From 18 on the server can log that it has not. */
+#if PG_VERSION_NUM < 180000
+#define strata_xact_ended(xid, log)	ConditionalXactLockTableWait(xid)
+#else
+#define strata_xact_ended(xid, log) \
+	ConditionalXactLockTableWait(xid, (log) && log_lock_failures)
+#endif
+
+/* A relation that a plan reads. */
+#if PG_VERSION_NUM < 180000
+#define strata_range_table_relation(estate, rti)	ExecGetRangeTableRelation(estate, rti)
+#else
+#define strata_range_table_relation(estate, rti)	ExecGetRangeTableRelation(estate, rti, false)
 #endif
 
 /* 16 has one function for all kinds of objects. */

@@ -32,7 +32,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-PG_MODULE_MAGIC;
+STRATA_MODULE_MAGIC;
 
 void		_PG_init(void);
 

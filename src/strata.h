@@ -26,6 +26,8 @@
 
 #include "postgres.h"
 
+#include "compat.h"
+
 #include "access/transam.h"
 #include "storage/block.h"
 #include "utils/relcache.h"

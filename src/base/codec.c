@@ -33,6 +33,8 @@
 
 #include "base/codec.h"
 
+#include "compat.h"
+
 #include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 

@@ -18,6 +18,8 @@
 
 #include "base/collation.h"
 
+#include "compat.h"
+
 #include "access/htup_details.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
@@ -83,9 +85,9 @@ recorded_version(Oid collation, char *provider, char **locale)
 		database = (Form_pg_database) GETSTRUCT(tuple);
 		*provider = database->datlocprovider;
 		value = SysCacheGetAttr(DATABASEOID, tuple,
-								*provider == COLLPROVIDER_ICU ?
-									Anum_pg_database_daticulocale :
-									Anum_pg_database_datcollate,
+								*provider == COLLPROVIDER_LIBC ?
+									Anum_pg_database_datcollate :
+									strata_database_locale,
 								&isnull);
 		if (!isnull)
 			*locale = TextDatumGetCString(value);
@@ -98,9 +100,9 @@ recorded_version(Oid collation, char *provider, char **locale)
 			elog(ERROR, "cache lookup failed for collation %u", collation);
 		*provider = ((Form_pg_collation) GETSTRUCT(tuple))->collprovider;
 		value = SysCacheGetAttr(COLLOID, tuple,
-								*provider == COLLPROVIDER_ICU ?
-									Anum_pg_collation_colliculocale :
-									Anum_pg_collation_collcollate,
+								*provider == COLLPROVIDER_LIBC ?
+									Anum_pg_collation_collcollate :
+									strata_collation_locale,
 								&isnull);
 		if (!isnull)
 			*locale = TextDatumGetCString(value);

@@ -33,6 +33,7 @@
 #include "base/keyindex.h"
 
 #include "base/collation.h"
+#include "compat.h"
 #include "manifest/lifecycle.h"
 #include "storage/conflict.h"
 #include "storage/metapage.h"
@@ -291,8 +292,8 @@ strata_keyindex_probe_with(StrataIndexProbe *probe, int nkeys, const RegProcedur
 	}
 
 	if (probe->scans[nkeys - 1] == NULL)
-		probe->scans[nkeys - 1] = index_beginscan(probe->storage, probe->index,
-												  &probe_snapshot, nkeys, 0);
+		probe->scans[nkeys - 1] = strata_index_beginscan(probe->storage, probe->index,
+														 &probe_snapshot, nkeys);
 	MemoryContextSwitchTo(old);
 
 	probe->current = probe->scans[nkeys - 1];
@@ -354,7 +355,7 @@ strata_keyindex_range_begin(Relation storage, Oid index, const StrataBound *boun
 							   (StrategyNumber) bounds[i].strategy, bounds[i].subtype,
 							   range->index->rd_indcollation[bounds[i].column],
 							   bounds[i].proc, bounds[i].value);
-	range->scan = index_beginscan(storage, range->index, &probe_snapshot, nbounds, 0);
+	range->scan = strata_index_beginscan(storage, range->index, &probe_snapshot, nbounds);
 	range->scan->xs_want_itup = true;
 	index_rescan(range->scan, range->keys, nbounds, NULL, 0);
 	return range;
@@ -507,8 +508,7 @@ create_index(StrataStore *store, Relation storage)
 	char		prefix[NAMEDATALEN];
 	Oid			index;
 
-	info = makeIndexInfo(key->natts, key->natts, BTREE_AM_OID, NIL, NIL,
-						 false, false, true, false);
+	info = strata_make_index_info(key->natts);
 	for (int i = 0; i < key->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(storage), i);
@@ -523,9 +523,7 @@ create_index(StrataStore *store, Relation storage)
 	snprintf(prefix, sizeof(prefix), "s%u", store->ftrelid);
 	name = ChooseRelationName(prefix, NULL, "key", RelationGetNamespace(storage), false);
 
-	index = index_create(storage, name, InvalidOid, InvalidOid, InvalidOid, InvalidOid,
-						 info, columns, BTREE_AM_OID, storage->rd_rel->reltablespace,
-						 collations, opclasses, options, (Datum) 0, 0, 0, true, true, NULL);
+	index = strata_index_create(storage, name, info, columns, collations, opclasses, options);
 	CommandCounterIncrement();
 	strata_forget_collations(index);
 }
@@ -800,13 +798,7 @@ strata_keyindex_bulk_delete(Relation storage, StrataDeadTid dead, void *arg)
 
 		if (index->rd_index->indisready)
 		{
-			memset(&info, 0, sizeof(info));
-			info.index = index;
-			info.estimated_count = true;
-			info.message_level = DEBUG2;
-			info.num_heap_tuples = index->rd_rel->reltuples;
-			info.strategy = GetAccessStrategy(BAS_VACUUM);
-
+			strata_index_vacuum_info(&info, storage, index);
 			result = index_bulk_delete(&info, NULL, bulk_delete_callback, &bulk);
 			result = index_vacuum_cleanup(&info, result);
 			if (result != NULL)

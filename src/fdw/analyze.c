@@ -373,7 +373,7 @@ pick_base(Sampler *sampler, double total, int wanted, BaseRow *picked, StrataHid
 			{
 				Datum		keyvalues[INDEX_MAX_KEYS];
 
-				vacuum_delay_point();
+				strata_analyze_delay();
 				if (reader == NULL)
 				{
 					MemoryContext oldcxt = MemoryContextSwitchTo(group_mcxt);
@@ -453,7 +453,7 @@ sample_base(Sampler *sampler, int max)
 			sampler->target - sampler->nrows)
 			continue;
 
-		vacuum_delay_point();
+		strata_analyze_delay();
 		if (picked[i].group != group)
 		{
 			if (reader != NULL)

@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "fdw/fdw.h"
 #include "manifest/lifecycle.h"
 
@@ -22,24 +23,48 @@
 #include "access/table.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+/* What is to be evaluated for a check, over stored columns; NULL: nothing. */
+static Node *
+check_expression(Relation rel, const StrataRowCheck *check)
+{
+	Node	   *expr = check->expr;
+
+	if (check->kind == STRATA_CHECK_NOT_NULL)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), check->attnum - 1);
+		NullTest   *test;
+
+		if (!strata_column_is_virtual(att))
+			return NULL;
+		test = makeNode(NullTest);
+		test->arg = (Expr *) makeVar(1, check->attnum, att->atttypid, att->atttypmod,
+									 att->attcollation, 0);
+		test->nulltesttype = IS_NOT_NULL;
+		test->location = -1;
+		expr = (Node *) test;
+	}
+	return expr != NULL ? strata_expand_virtual(expr, rel, 1) : NULL;
+}
+
 /* The columns that a check looks at, added to needed. */
 static Bitmapset *
-add_columns(Bitmapset *needed, const StrataRowCheck *check, TupleDesc desc)
+add_columns(Bitmapset *needed, const StrataRowCheck *check, Node *expr, TupleDesc desc)
 {
 	Bitmapset  *attrs = NULL;
 	int			i = -1;
 
 	if (check->attnum > 0)
 		needed = bms_add_member(needed, check->attnum);
-	if (check->expr == NULL)
+	if (expr == NULL)
 		return needed;
 
-	pull_varattnos(check->expr, 1, &attrs);
+	pull_varattnos(expr, 1, &attrs);
 	while ((i = bms_next_member(attrs, i)) >= 0)
 	{
 		AttrNumber	attnum = i + FirstLowInvalidHeapAttributeNumber;
@@ -66,6 +91,8 @@ satisfied(const StrataRowCheck *check, ExprState *state, ExprContext *econtext,
 	{
 		case STRATA_CHECK_NOT_NULL:
 		case STRATA_CHECK_DOMAIN_NOT_NULL:
+			if (state != NULL)
+				break;
 			return !slot->tts_isnull[check->attnum - 1];
 		case STRATA_CHECK_DOMAIN:
 			econtext->domainValue_datum = slot->tts_values[check->attnum - 1];
@@ -74,6 +101,7 @@ satisfied(const StrataRowCheck *check, ExprState *state, ExprContext *econtext,
 		case STRATA_CHECK_CONSTRAINT:
 		case STRATA_CHECK_PARTITION:
 		case STRATA_CHECK_DEFAULT_PARTITION:
+		case STRATA_CHECK_EXPRESSION:
 			break;
 	}
 	return ExecCheck(state, econtext);
@@ -100,10 +128,11 @@ strata_check_rows(Relation rel, List *checks)
 	foreach (lc, checks)
 	{
 		const StrataRowCheck *check = lfirst(lc);
+		Node	   *expr = check_expression(rel, check);
 
-		needed = add_columns(needed, check, RelationGetDescr(rel));
-		if (check->expr != NULL)
-			states[foreach_current_index(lc)] = ExecPrepareExpr((Expr *) check->expr, estate);
+		needed = add_columns(needed, check, expr, RelationGetDescr(rel));
+		if (expr != NULL)
+			states[foreach_current_index(lc)] = ExecPrepareExpr((Expr *) expr, estate);
 	}
 
 	strata_memtable_flush(RelationGetRelid(storage), InvalidCommandId);

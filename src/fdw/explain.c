@@ -11,24 +11,43 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "fdw/scan.h"
 
-#include "commands/explain.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
+
+/*
+ * Parameters as $N: what they stand for is in the plan nodes above, which
+ * core does not tell us, and deparsing says so of external ones only.
+ */
+static Node *
+number_parameters(Node *node, void *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Param))
+	{
+		Param	   *param = copyObject((Param *) node);
+
+		param->paramkind = PARAM_EXTERN;
+		return (Node *) param;
+	}
+	return expression_tree_mutator(node, number_parameters, context);
+}
 
 static void
 explain_clauses(const char *label, List *clauses, ForeignScanState *node, ExplainState *es)
 {
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL);
 
-	ExplainPropertyText(label,
-						deparse_expression((Node *) make_ands_explicit(clauses), context,
-										   es->verbose, false),
-						es);
+	Node	   *clause = number_parameters((Node *) make_ands_explicit(clauses), NULL);
+
+	ExplainPropertyText(label, deparse_expression(clause, context, es->verbose, false), es);
 }
 
 /* As core shows the relation of a scan in its text format. */

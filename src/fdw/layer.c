@@ -19,6 +19,7 @@
 #include "postgres.h"
 
 #include "fdw/scan.h"
+#include "compat.h"
 #include "manifest/lifecycle.h"
 
 #include "catalog/namespace.h"
@@ -37,7 +38,7 @@
 Oid
 strata_layer_store(Oid layer_table, const StrataOptions *options)
 {
-	List	   *names = stringToQualifiedNameList(options->store);
+	List	   *names = strata_name_list(options->store);
 	Oid			store = strata_layer_depends_on(layer_table);
 
 	if (!OidIsValid(store) && list_length(names) == 1)

@@ -224,11 +224,11 @@ add_key_uniqueness(RelOptInfo *rel, const StrataKey *key)
 
 /* Keys that a matched lookup asks for. */
 static double
-lookup_keys(const StrataKeyMatches *matches)
+lookup_keys(PlannerInfo *root, const StrataKeyMatches *matches)
 {
 	if (matches->array < 0)
 		return 1;
-	return estimate_array_length((Node *) matches->column[matches->array].value);
+	return strata_array_length(root, (Node *) matches->column[matches->array].value);
 }
 
 void
@@ -273,7 +273,7 @@ strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 
 	/* columns of a composite key are anything but independent */
 	if (strata_match_key(root, baserel, &info->key, baserel->baserestrictinfo, NIL, &matches))
-		baserel->rows = clamp_row_est(Min(baserel->rows, lookup_keys(&matches)));
+		baserel->rows = clamp_row_est(Min(baserel->rows, lookup_keys(root, &matches)));
 }
 
 /*
@@ -348,7 +348,7 @@ zone_clause(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info, Rest
 				result->correlation = 0;
 				break;
 			case STRATA_PRUNE_ANY:
-				pieces = estimate_array_length(lfirst(expr));
+				pieces = strata_array_length(root, lfirst(expr));
 				/* FALLTHROUGH */
 			default:
 				result->correlation = Min(result->correlation,
@@ -474,7 +474,7 @@ add_lookup_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
 						  param_info ? param_info->ppi_clauses : NIL, &matches))
 		return;
 
-	keys = lookup_keys(&matches);
+	keys = lookup_keys(root, &matches);
 	if (param_info != NULL)
 	{
 		/* paths with the same outer relations must agree on it */

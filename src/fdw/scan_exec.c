@@ -147,7 +147,7 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 	if (is_count)
 	{
 		scanrelid = bms_singleton_member(strata_scan_relids(plan));
-		rel = ExecGetRangeTableRelation(estate, scanrelid);
+		rel = strata_range_table_relation(estate, scanrelid);
 	}
 
 	mcxt = AllocSetContextCreate(estate->es_query_cxt, "strata scan", ALLOCSET_DEFAULT_SIZES);

@@ -242,7 +242,7 @@ wait_for_writer(const StrataPendingEntry *entry, LockWaitPolicy policy)
 
 	STRATA_PAUSE("log-row-wait");
 	if (policy != LockWaitBlock)
-		return ConditionalXactLockTableWait(xid);
+		return strata_xact_ended(xid, policy == LockWaitError);
 	XactLockTableWait(xid, NULL, NULL, XLTW_None);
 	return true;
 }

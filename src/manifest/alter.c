@@ -28,6 +28,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "manifest/columns.h"
 #include "manifest/ddl.h"
 
@@ -313,6 +314,10 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 	bool		isnull = true;
 	MemoryContext context = CurrentMemoryContext;
 
+	/* computed when it is read; NOT NULL is checked like a constraint */
+	if (strata_column_is_virtual(att))
+		return false;
+
 	if (expr == NULL && DomainHasConstraints(att->atttypid) && has_rows(follow))
 	{
 		/* the domain may refuse NULL */
@@ -361,7 +366,8 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 		PopActiveSnapshot();
 	}
 
-	if (isnull && att->attnotnull && has_rows(follow))
+	if (isnull && att->attnotnull &&
+		strata_not_null_is_valid(RelationGetRelid(follow->rel), att->attnum) && has_rows(follow))
 		ereport(ERROR,
 				(errcode(ERRCODE_NOT_NULL_VIOLATION),
 				 errmsg("column \"%s\" of relation \"%s\" contains null values",

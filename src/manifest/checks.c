@@ -26,6 +26,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "manifest/ddl.h"
 
 #include "access/genam.h"
@@ -128,6 +129,15 @@ raise_violation(Relation rel, const StrataRowCheck *check)
 							relname),
 					 errtable(rel)));
 			break;
+		case STRATA_CHECK_EXPRESSION:
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot change the expression of column \"%s\" of foreign table \"%s\" that has rows",
+							column, relname),
+					 errdetail("Stored rows would have to be rewritten."),
+					 errhint("Create a new table, copy the rows with INSERT INTO ... SELECT, drop this one and rename the new one."),
+					 errtablecol(rel, check->attnum)));
+			break;
 		case STRATA_CHECK_DOMAIN_NOT_NULL:
 			ereport(ERROR,
 					(errcode(ERRCODE_NOT_NULL_VIOLATION),
@@ -222,8 +232,33 @@ demand_not_null(List **tables, Oid relid, const char *column)
 	if (!HeapTupleIsValid(tuple))
 		return;
 	check.attnum = ((Form_pg_attribute) GETSTRUCT(tuple))->attnum;
-	if (((Form_pg_attribute) GETSTRUCT(tuple))->attnotnull)
+	if (((Form_pg_attribute) GETSTRUCT(tuple))->attnotnull &&
+		strata_not_null_is_valid(relid, check.attnum))
 		add_check(tables, relid, &check);
+	ReleaseSysCache(tuple);
+}
+
+/*
+ * The expression of a generated column has changed: there must be no rows that
+ * have stored what the old one gave.  A virtual column is stored nowhere, and
+ * its CHECK constraints keep core from changing it.
+ */
+static void
+demand_expression(List **tables, Oid relid, const char *column)
+{
+	StrataRowCheck check = {.kind = STRATA_CHECK_EXPRESSION};
+	HeapTuple	tuple = SearchSysCacheAttName(relid, column);
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	check.attnum = ((Form_pg_attribute) GETSTRUCT(tuple))->attnum;
+	if (!strata_column_is_virtual((Form_pg_attribute) GETSTRUCT(tuple)))
+	{
+		check.expr = makeBoolConst(false, false);
+		add_check(tables, relid, &check);
+	}
+	else
+		demand_not_null(tables, relid, column);
 	ReleaseSysCache(tuple);
 }
 
@@ -298,6 +333,8 @@ demand_of_all(List **tables, Oid relid, StrataCheckKind kind, const char *name)
 			continue;
 		if (kind == STRATA_CHECK_NOT_NULL)
 			demand_not_null(tables, child, name);
+		else if (kind == STRATA_CHECK_EXPRESSION)
+			demand_expression(tables, child, name);
 		else if (kind == STRATA_CHECK_CONSTRAINT)
 			demand_constraint(tables, child, name);
 		else
@@ -328,6 +365,13 @@ demand_subcommand(List **tables, Oid relid, const CollectedATSubcmd *subcmd)
 		if (column != NULL)
 			demand_of_all(tables, address->objectId, STRATA_CHECK_NOT_NULL, column);
 	}
+	else if (strata_sets_expression(command) && address->classId == RelationRelationId && address->objectSubId > 0)
+	{
+		char	   *column = get_attname(address->objectId, address->objectSubId, true);
+
+		if (column != NULL)
+			demand_of_all(tables, address->objectId, STRATA_CHECK_EXPRESSION, column);
+	}
 	else if (command->subtype == AT_AttachPartition)
 	{
 		/* core gives no address; the command holds a lock on what it named */
@@ -343,13 +387,17 @@ demand_subcommand(List **tables, Oid relid, const CollectedATSubcmd *subcmd)
 	{
 		/* added, added again after ALTER TYPE, validated */
 		HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(address->objectId));
+		Form_pg_constraint form;
+		AttrNumber	attnum;
 
 		if (!HeapTupleIsValid(tuple))
 			return;
-		if (((Form_pg_constraint) GETSTRUCT(tuple))->contype == CONSTRAINT_CHECK)
-			demand_of_all(tables, ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid,
-						  STRATA_CHECK_CONSTRAINT,
-						  NameStr(((Form_pg_constraint) GETSTRUCT(tuple))->conname));
+		form = (Form_pg_constraint) GETSTRUCT(tuple);
+		if (form->contype == CONSTRAINT_CHECK)
+			demand_of_all(tables, form->conrelid, STRATA_CHECK_CONSTRAINT, NameStr(form->conname));
+		else if ((attnum = strata_not_null_column(tuple)) != InvalidAttrNumber)
+			demand_of_all(tables, form->conrelid, STRATA_CHECK_NOT_NULL,
+						  get_attname(form->conrelid, attnum, false));
 		ReleaseSysCache(tuple);
 	}
 }
@@ -489,7 +537,9 @@ domain_checks(Oid domain, const AlterDomainStmt *stmt)
 	HeapTuple	tuple;
 	List	   *checks = NIL;
 
-	if (stmt->subtype == 'O')
+	/* from 17 on also as a constraint with a name */
+	if (stmt->subtype == 'O' ||
+		(stmt->subtype == 'C' && castNode(Constraint, stmt->def)->contype == CONSTR_NOTNULL))
 	{
 		StrataRowCheck *check = palloc0(sizeof(StrataRowCheck));
 

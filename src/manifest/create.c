@@ -46,6 +46,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "commands/tablespace.h"
@@ -161,8 +162,7 @@ static void
 storage_create_index(Oid ftrelid, Oid storage, const StrataKey *key)
 {
 	Relation	rel = table_open(storage, ShareLock);
-	IndexInfo  *info = makeIndexInfo(key->natts, key->natts, BTREE_AM_OID, NIL, NIL,
-									 false, false, true, false);
+	IndexInfo  *info = strata_make_index_info(key->natts);
 	List	   *names = NIL;
 	int16		coloptions[INDEX_MAX_KEYS] = {0};
 	char	   *name = psprintf("s%u_key", ftrelid);
@@ -176,10 +176,8 @@ storage_create_index(Oid ftrelid, Oid storage, const StrataKey *key)
 	if (OidIsValid(get_relname_relid(name, RelationGetNamespace(rel))))
 		name = ChooseRelationName(name, NULL, "key", RelationGetNamespace(rel), false);
 
-	index = index_create(rel, name, InvalidOid, InvalidOid, InvalidOid, InvalidOid,
-						 info, names, BTREE_AM_OID, rel->rd_rel->reltablespace,
-						 (Oid *) key->collation, (Oid *) key->btree_opclass, coloptions,
-						 (Datum) 0, 0, 0, true, true, NULL);
+	index = strata_index_create(rel, name, info, names, key->collation, key->btree_opclass,
+								coloptions);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 	strata_forget_collations(index);
@@ -202,7 +200,15 @@ strata_resolve_key(TupleDesc desc, const StrataOptions *options, const char *rel
 			Form_pg_attribute att = TupleDescAttr(desc, i);
 
 			if (!att->attisdropped && namestrcmp(&att->attname, name) == 0)
+			{
+				if (strata_column_is_virtual(att))
+					ereport(ERROR,
+							(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							 errmsg("key column \"%s\" of foreign table \"%s\" is a virtual generated column",
+									name, relname),
+							 errhint("Make it GENERATED ALWAYS AS (...) STORED.")));
 				attnum = att->attnum;
+			}
 		}
 		if (attnum == InvalidAttrNumber)
 			ereport(ERROR,
@@ -269,8 +275,17 @@ strata_store_drop(Oid ftrelid, Oid storage)
 
 	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(storage)))
 	{
-		/* A member cannot be dropped but with its extension. */
+		Oid			type = get_rel_type_id(storage);
+
+		/*
+		 * A member cannot be dropped but with its extension.  In
+		 * later versions the types of a relation are members, too.
+		 */
 		deleteDependencyRecordsForClass(RelationRelationId, storage,
+										ExtensionRelationId, DEPENDENCY_EXTENSION);
+		deleteDependencyRecordsForClass(TypeRelationId, type,
+										ExtensionRelationId, DEPENDENCY_EXTENSION);
+		deleteDependencyRecordsForClass(TypeRelationId, get_array_type(type),
 										ExtensionRelationId, DEPENDENCY_EXTENSION);
 		CommandCounterIncrement();
 

@@ -21,6 +21,8 @@
 
 #include "manifest/ddl.h"
 
+#include "compat.h"
+
 #include "access/genam.h"
 #include "access/relation.h"
 #include "access/table.h"
@@ -183,7 +185,7 @@ strata_layer_check(Oid ftrelid, const StrataOptions *options)
 static Oid
 find_qualified(const char *name)
 {
-	List	   *names = stringToQualifiedNameList(name);
+	List	   *names = strata_name_list(name);
 	Oid			schema;
 
 	if (list_length(names) != 2)

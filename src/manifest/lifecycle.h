@@ -43,6 +43,7 @@ typedef enum StrataCheckKind
 	STRATA_CHECK_CONSTRAINT,
 	STRATA_CHECK_PARTITION,
 	STRATA_CHECK_DEFAULT_PARTITION,
+	STRATA_CHECK_EXPRESSION,	/* no row: a generated column is stored */
 	STRATA_CHECK_DOMAIN_NOT_NULL,
 	STRATA_CHECK_DOMAIN
 } StrataCheckKind;
@@ -50,7 +51,7 @@ typedef enum StrataCheckKind
 typedef struct StrataRowCheck
 {
 	StrataCheckKind kind;
-	AttrNumber	attnum;			/* NOT NULL and domains */
+	AttrNumber	attnum;			/* NOT NULL, domains and expressions */
 	char	   *name;			/* of a constraint */
 	Node	   *expr;			/* not for NOT NULL; a domain's is over its VALUE */
 } StrataRowCheck;

@@ -27,6 +27,8 @@
 
 #include "manifest/options.h"
 
+#include "compat.h"
+
 #include "access/htup_details.h"
 #include "access/reloptions.h"
 #include "access/table.h"
@@ -476,7 +478,7 @@ strata_options_parse(List *defelems)
 				break;
 			case OPTION_STORE:
 				/* raises an error of its own for what is not a name */
-				(void) stringToQualifiedNameList(defGetString(elem));
+				(void) strata_name_list(defGetString(elem));
 				options->store = pstrdup(defGetString(elem));
 				break;
 			case OPTION_LAYER:
@@ -509,7 +511,7 @@ strata_options_get(Oid ftrelid)
 Oid
 strata_options_store(const StrataOptions *options, bool missing_ok)
 {
-	RangeVar   *name = makeRangeVarFromNameList(stringToQualifiedNameList(options->store));
+	RangeVar   *name = makeRangeVarFromNameList(strata_name_list(options->store));
 
 	return RangeVarGetRelid(name, NoLock, missing_ok);
 }

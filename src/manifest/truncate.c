@@ -24,6 +24,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "pause.h"
 #include "manifest/lifecycle.h"
 #include "manifest/manifest.h"
@@ -74,10 +75,8 @@ strata_store_truncate(Oid ftrelid)
 
 	PG_TRY();
 	{
-		ReindexParams params = {0};
-
 		strata_own_ddl = true;
-		RelationSetNewRelfilenode(storage, storage->rd_rel->relpersistence);
+		strata_set_new_file(storage, storage->rd_rel->relpersistence);
 		STRATA_PAUSE("manifest-truncate-new-file");
 		strata_store_reinitialize(storage, &meta, old, spare->next_owner,
 								  GetTopFullTransactionId());
@@ -101,7 +100,7 @@ strata_store_truncate(Oid ftrelid)
 		CommandCounterIncrement();
 		STRATA_PAUSE("manifest-truncate-manifest");
 
-		(void) reindex_relation(RelationGetRelid(storage), 0, &params);
+		strata_reindex_relation(RelationGetRelid(storage));
 	}
 	PG_FINALLY();
 	{

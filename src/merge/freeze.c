@@ -114,7 +114,7 @@ freeze_page(Freeze *freeze)
 
 	freeze->frozen = true;
 	freeze->nentries = 0;
-	vacuum_delay_point();
+	strata_vacuum_delay();
 }
 
 /* Collect an entry of a page, if it is to be frozen. */
@@ -210,9 +210,7 @@ strata_freeze(Relation storage, VacuumParams *params, BufferAccessStrategy strat
 	}
 
 	oldest_left = XidFromFullTransactionId(FullTransactionIdFromU64(freeze->oldest_left));
-	vac_update_relstats(storage, RelationGetNumberOfBlocks(storage),
-						storage->rd_rel->reltuples, 0, storage->rd_rel->relhasindex,
-						oldest_left, InvalidMultiXactId, NULL, NULL, false);
+	strata_update_relstats(storage, RelationGetNumberOfBlocks(storage), oldest_left);
 	Assert(!TransactionIdIsValid(GetTopTransactionIdIfAny()));
 	pfree(freeze);
 }

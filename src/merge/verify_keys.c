@@ -16,6 +16,8 @@
  */
 #include "merge/verify_private.h"
 
+#include "compat.h"
+
 #include "access/genam.h"
 #include "access/itup.h"
 #include "access/nbtree.h"
@@ -226,7 +228,7 @@ verify_keys_index(VerifyKeys *keys, Oid indexoid)
 {
 	StrataVerify *verify = keys->verify;
 	Relation	index = index_open(indexoid, AccessShareLock);
-	IndexScanDesc scan = index_beginscan(verify->storage, index, GetActiveSnapshot(), 0, 0);
+	IndexScanDesc scan = strata_index_beginscan(verify->storage, index, GetActiveSnapshot(), 0);
 	ItemPointer tid;
 
 	scan->xs_want_itup = true;

@@ -22,6 +22,8 @@
 
 #include "storage/locks.h"
 
+#include "compat.h"
+
 #include "miscadmin.h"
 
 static void set_tag(LOCKTAG *tag, Oid storage, StrataLockKind kind, uint32 hash);
@@ -58,7 +60,7 @@ strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 	LOCKTAG		tag;
 
 	set_tag(&tag, storage, kind, hash);
-	return LockHeldByMe(&tag, mode);
+	return strata_lock_held_by_me(&tag, mode);
 }
 
 bool

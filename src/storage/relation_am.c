@@ -34,6 +34,8 @@
 
 #include "storage/relation_am.h"
 
+#include "compat.h"
+
 #include "access/multixact.h"
 #include "access/heapam.h"
 #include "access/relscan.h"
@@ -151,8 +153,7 @@ storage_scan_sample_next_tuple(TableScanDesc scan, SampleScanState *scanstate,
 }
 
 static bool
-storage_scan_analyze_next_block(TableScanDesc scan, BlockNumber blockno,
-								BufferAccessStrategy bstrategy)
+storage_scan_analyze_next_block(TableScanDesc scan, STRATA_ANALYZE_BLOCK)
 {
 	return false;
 }
@@ -281,7 +282,7 @@ storage_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snap
 static TM_Result
 storage_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId cid,
 					 Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
-					 LockTupleMode *lockmode, bool *update_indexes)
+					 LockTupleMode *lockmode, StrataUpdateIndexes *update_indexes)
 {
 	refuse(rel);
 }
@@ -315,7 +316,7 @@ is_rewrite_of_storage(Relation rel)
 		RelationGetRelationName(rel)[used] != '\0')
 		return false;
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, old);
-	if (!LockHeldByMe(&tag, AccessExclusiveLock))
+	if (!strata_lock_held_by_me(&tag, AccessExclusiveLock))
 		return false;
 
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(old));
@@ -331,8 +332,8 @@ is_rewrite_of_storage(Relation rel)
  * so that pg_upgrade and TRUNCATE need nothing special.
  */
 static void
-storage_relation_set_new_filenode(Relation rel, const RelFileNode *newrnode, char persistence,
-								  TransactionId *freezeXid, MultiXactId *minmulti)
+storage_relation_set_new_filelocator(Relation rel, const StrataFileId *file, char persistence,
+									 TransactionId *freezeXid, MultiXactId *minmulti)
 {
 	if (!strata_own_ddl && !IsBinaryUpgrade && !is_rewrite_of_storage(rel))
 	{
@@ -357,7 +358,7 @@ storage_relation_set_new_filenode(Relation rel, const RelFileNode *newrnode, cha
 	 */
 	*freezeXid = RecentXmin;
 	*minmulti = InvalidMultiXactId;
-	smgrclose(RelationCreateStorage(*newrnode, persistence, true));
+	smgrclose(RelationCreateStorage(*file, persistence, true));
 }
 
 static void
@@ -368,12 +369,12 @@ storage_relation_nontransactional_truncate(Relation rel)
 
 /* SET TABLESPACE: the file as it is, to another place. */
 static void
-storage_relation_copy_data(Relation rel, const RelFileNode *newrnode)
+storage_relation_copy_data(Relation rel, const StrataFileId *file)
 {
-	SMgrRelation target = smgropen(*newrnode, rel->rd_backend);
+	SMgrRelation target = smgropen(*file, rel->rd_backend);
 
 	FlushRelationBuffers(rel);
-	RelationCreateStorage(*newrnode, rel->rd_rel->relpersistence, true);
+	RelationCreateStorage(*file, rel->rd_rel->relpersistence, true);
 	RelationCopyStorage(RelationGetSmgr(rel), target, MAIN_FORKNUM,
 						rel->rd_rel->relpersistence);
 	RelationDropStorage(rel);
@@ -516,7 +517,7 @@ static const TableAmRoutine storage_methods = {
 	.tuple_update = storage_tuple_update,
 	.tuple_lock = storage_tuple_lock,
 
-	.relation_set_new_filenode = storage_relation_set_new_filenode,
+	.relation_set_new_filelocator = storage_relation_set_new_filelocator,
 	.relation_nontransactional_truncate = storage_relation_nontransactional_truncate,
 	.relation_copy_data = storage_relation_copy_data,
 	.relation_copy_for_cluster = storage_relation_copy_for_cluster,

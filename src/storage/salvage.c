@@ -122,7 +122,7 @@ read_file(void *arg)
 StrataPageState
 strata_page_salvage(Relation rel, BlockNumber block, char *copy, BufferAccessStrategy strategy)
 {
-	PGAlignedBlock page;
+	StrataIOBlock page;
 	PageRead	read = {.rel = rel, .block = block, .copy = page.data, .strategy = strategy};
 	StrataPageState state = STRATA_PAGE_SOUND;
 

@@ -211,7 +211,7 @@ database_wanted(void)
 	LOCKTAG		tag;
 
 	strata_database_locktag(&tag, MyDatabaseId);
-	if (!LockHeldByMe(&tag, RowExclusiveLock) &&
+	if (!strata_lock_held_by_me(&tag, RowExclusiveLock) &&
 		LockAcquire(&tag, RowExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
 		return true;
 	return LockHasWaiters(&tag, RowExclusiveLock, true);
@@ -806,13 +806,17 @@ pin_settings(void)
 		{"default_transaction_deferrable", "off"},
 		{"statement_timeout", "0"},
 		{"lock_timeout", "0"},
+		{"transaction_timeout", "0"},	/* from 17 on */
 		{"idle_in_transaction_session_timeout", "0"},
 		{"zero_damaged_pages", "off"},
 		{"synchronous_commit", "local"},
 	};
 
 	for (int i = 0; i < (int) lengthof(settings); i++)
-		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+	{
+		if (GetConfigOption(settings[i][0], true, false) != NULL)
+			SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+	}
 }
 
 void
@@ -836,8 +840,9 @@ strata_worker_main(Datum arg)
 	}
 	before_shmem_exit(leave_place, (Datum) 0);
 
-	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	/* First: connecting is a transaction, with the database's settings. */
 	pin_settings();
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pgstat_report_activity(STATE_RUNNING, "strata worker");
 	HOLD_CANCEL_INTERRUPTS();
 	STRATA_PAUSE("worker-connected");

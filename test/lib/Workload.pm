@@ -602,7 +602,7 @@ sub setting
 		(map { "enable_$_" } qw(seqscan indexscan bitmapscan nestloop hashjoin mergejoin sort hashagg material memoize incremental_sort indexonlyscan)),
 		'jit', 'parallel', 'work_mem', 'cache', 'cursor_tuple_fraction', 'reset', 'reset');
 	return both('set', 'RESET ALL; SET search_path = {W}, public; SET deadlock_timeout = 20') if $what eq 'reset';
-	return both('set', 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET force_parallel_mode = ' . pick('on', 'off')) if $what eq 'parallel';
+	return both('set', "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SELECT set_config(name, '" . pick('on', 'off') . "', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')") if $what eq 'parallel';
 	return both('set', pick("SET strata.cache_size = '64kB'", "SET strata.cache_size = '4MB'", 'SET strata.index_before_merge = off')) if $what eq 'cache';
 	return both('set', 'SET work_mem = ' . pick('64', "'4MB'")) if $what eq 'work_mem';
 	return both('set', 'SET cursor_tuple_fraction = ' . pick(0.0001, 1)) if $what eq 'cursor_tuple_fraction';

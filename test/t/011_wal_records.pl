@@ -170,7 +170,7 @@ sub conflict_first
 	ok(defined index_of(sub { takes_something($_, $type) }, @records), "$what: something is taken")
 	  or diag join "\n", map { "$_->{type} " . blocks($_) } @records;
 	ok(defined $conflict && defined $taken && $conflict < $taken, "$what: a conflict record comes first");
-	is(defined $conflict ? ($records[$conflict]{description} =~ /latestRemovedXid \d+:(\d+)/)[0] : '', $horizon - 1,
+	is(defined $conflict ? ($records[$conflict]{description} =~ /(?:latestRemovedXid|snapshotConflictHorizon:) \d+:(\d+)/)[0] : '', $horizon - 1,
 		"$what: it names the horizon less one");
 }
 
