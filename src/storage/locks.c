@@ -62,6 +62,20 @@ strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 }
 
 bool
+strata_relation_locked(Oid relid)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	for (LOCKMODE mode = AccessShareLock; mode <= AccessExclusiveLock; mode++)
+	{
+		if (LockHeldByMe(&tag, mode))
+			return true;
+	}
+	return false;
+}
+
+bool
 strata_storage_lock_wanted(Oid storage)
 {
 	LOCKTAG		tag;

@@ -42,6 +42,9 @@ extern void strata_unlock(Oid storage, StrataLockKind kind, uint32 hash,
 extern bool strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash,
 							 LOCKMODE mode);
 
+/* True when this session holds a lock on the relation, in whatever mode. */
+extern bool strata_relation_locked(Oid relid);
+
 /*
  * True when somebody waits for AccessExclusiveLock on the storage relation,
  * on which the caller holds ShareUpdateExclusiveLock.
