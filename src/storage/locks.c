@@ -23,6 +23,7 @@
 #include "storage/locks.h"
 
 #include "miscadmin.h"
+#include "utils/resowner.h"
 
 static void set_tag(LOCKTAG *tag, Oid storage, StrataLockKind kind, uint32 hash);
 
@@ -50,6 +51,29 @@ strata_unlock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 	set_tag(&tag, storage, kind, hash);
 	if (!LockRelease(&tag, mode, false))
 		elog(ERROR, "lock %d of relation %u is not held", (int) kind, storage);
+}
+
+void
+strata_with_extent_lock(Oid storage, void (*action)(void *arg), void *arg)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	(void) strata_lock(storage, STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
+	PG_TRY();
+	{
+		action(arg);
+	}
+	PG_CATCH();
+	{
+		ResourceOwner current = CurrentResourceOwner;
+
+		CurrentResourceOwner = owner;
+		strata_unlock(storage, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
+		CurrentResourceOwner = current;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	strata_unlock(storage, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
 }
 
 bool
