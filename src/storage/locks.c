@@ -34,13 +34,49 @@ set_tag(LOCKTAG *tag, Oid storage, StrataLockKind kind, uint32 hash)
 						 kind == STRATA_LOCK_KEY ? hash : 0, (uint16) kind);
 }
 
+static bool
+lock_held_in_any_mode(const LOCKTAG *tag)
+{
+	for (LOCKMODE mode = AccessShareLock; mode <= AccessExclusiveLock; mode++)
+	{
+		if (LockHeldByMe(tag, mode))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Who does not want to wait is refused also for the sake of those who wait,
+ * even if that is for a weaker lock of his own.  Where nobody else holds more
+ * than AccessShareLock (nothing, if that conflicts), whoever is first in the
+ * queue waits for us; then ProcSleep puts us before him, and does not sleep.
+ * Only if somebody gets a lock in between will he be waited for.
+ */
+static bool
+goes_first(const LOCKTAG *tag, LOCKMODE mode)
+{
+	VirtualTransactionId *holders;
+	int			nholders;
+
+	if (!lock_held_in_any_mode(tag))
+		return false;
+	holders = GetLockConflicts(tag, Max(mode, ExclusiveLock), &nholders);
+	pfree(holders);
+	return nholders == 0;
+}
+
 bool
 strata_lock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode, bool nowait)
 {
 	LOCKTAG		tag;
 
 	set_tag(&tag, storage, kind, hash);
-	return LockAcquire(&tag, mode, false, nowait) != LOCKACQUIRE_NOT_AVAIL;
+	if (LockAcquire(&tag, mode, false, nowait) != LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	if (!goes_first(&tag, mode))
+		return false;
+	(void) LockAcquire(&tag, mode, false, false);
+	return true;
 }
 
 void
@@ -91,12 +127,7 @@ strata_relation_locked(Oid relid)
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
-	for (LOCKMODE mode = AccessShareLock; mode <= AccessExclusiveLock; mode++)
-	{
-		if (LockHeldByMe(&tag, mode))
-			return true;
-	}
-	return false;
+	return lock_held_in_any_mode(&tag);
 }
 
 bool
