@@ -109,5 +109,16 @@ SELECT start();
 SELECT count(*) FROM (SELECT id, v FROM long OFFSET 0) s WHERE sampled(s.id, 1000);
 SELECT grown() < 8000 AS bounded;
 
+-- nor does what a type's functions leave behind: hash_numeric a copy of each key
+CREATE FOREIGN TABLE numbers (n numeric NOT NULL, v int) SERVER strata OPTIONS (key 'n', auto_merge 'off');
+CREATE VIEW in_query AS SELECT coalesce(sum(used_bytes), 0) < 2000000 AS bounded
+FROM pg_backend_memory_contexts WHERE name IN ('ExecutorState', 'ExprContext', 'PortalContext');
+WITH x AS (INSERT INTO numbers SELECT g / 7.0, g FROM generate_series(1, 200000) g RETURNING v)
+SELECT count(*)::text FROM x UNION ALL SELECT bounded::text FROM in_query;
+WITH x AS (UPDATE numbers SET v = 0 RETURNING v)
+SELECT count(*)::text FROM x UNION ALL SELECT bounded::text FROM in_query;
+WITH x AS (DELETE FROM numbers RETURNING v)
+SELECT count(*)::text FROM x UNION ALL SELECT bounded::text FROM in_query;
+
 SET client_min_messages = warning;
 DROP SCHEMA volume_test CASCADE;

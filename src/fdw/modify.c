@@ -538,7 +538,9 @@ lock_row(EState *estate, ModifyState *state, Datum *oldkey, LOCKMODE mode)
 	if (found == STRATA_ROW_OWN_LATER)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-				 errmsg("tuple to be updated or deleted was already modified by an operation triggered by the current command"),
+				 state->operation == CMD_DELETE ?
+				 errmsg("tuple to be deleted was already modified by an operation triggered by the current command") :
+				 errmsg("tuple to be updated was already modified by an operation triggered by the current command"),
 				 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")));
 	return found;
 }

@@ -184,16 +184,7 @@ strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait, bool *acqu
 		!strata_lock(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock, nowait))
 		return false;
 	if (!strata_lock(storage, STRATA_LOCK_KEY, hash, mode, nowait))
-	{
-		/*
-		 * Who asks without waiting is refused also for the sake of those in
-		 * the queue.  If they wait for a weaker lock of ours, we go first.
-		 */
-		if (!key_lock_held(storage, hash, AccessShareLock) ||
-			strata_lock_conflicts(storage, STRATA_LOCK_KEY, hash, mode))
-			return false;
-		(void) strata_lock(storage, STRATA_LOCK_KEY, hash, mode, false);
-	}
+		return false;
 	key_locks++;
 	if (acquired != NULL)
 		*acquired = true;

@@ -119,30 +119,19 @@ assemble_entry(StrataRepairWalk *repair, const StrataEntryHeader *entry, uint32 
 }
 
 /*
- * Check the entry at offset of the page, its rows too if asked for.  Returns
- * NULL if it is sound, and then itself, its bytes on this page and the number
- * of pages it goes on over; else what is wrong.
+ * Check the entry at offset of the page but for its rows.  Returns NULL if it
+ * is sound, and then itself, its bytes on this page and the number of pages it
+ * goes on over; else what is wrong.
  */
 static const char *
-check_entry(StrataRepairWalk *repair, uint32 offset, bool rows, const StrataEntryHeader **out,
+check_bytes(StrataRepairWalk *repair, uint32 offset, const StrataEntryHeader **out,
 			uint32 *on_page, int *npages)
 {
-	StrataRepairPage *page = repair->window[0];
-	uint32		left = strata_repair_lower(page) - offset;
-	StrataEntryHeader *header = (StrataEntryHeader *) (page->copy.data + offset);
-	const StrataEntryHeader *entry = header;
+	uint32		left = strata_repair_lower(repair->window[0]) - offset;
+	const StrataEntryHeader *entry =
+		(const StrataEntryHeader *) (repair->window[0]->copy.data + offset);
 	const char *problem;
 
-	if (left < sizeof(StrataEntryHeader))
-		return "entry header is cut off";
-
-	/*
-	 * Freezing's flags have no checksum but the page's.  While clog knows the
-	 * transaction they say nothing that it does not.
-	 */
-	if (page->refused && header->type != STRATA_ENTRY_LOST &&
-		!TransactionIdPrecedes((TransactionId) header->fxid, strata_oldest_clog_xid()))
-		header->flags &= ~STRATA_ENTRY_FROZEN_MASK;
 	problem = strata_entry_check_header(entry);
 	if (problem != NULL)
 		return problem;
@@ -158,6 +147,42 @@ check_entry(StrataRepairWalk *repair, uint32 offset, bool rows, const StrataEntr
 	problem = strata_entry_check(entry, entry->length);
 	if (problem != NULL)
 		return problem;
+	*out = entry;
+	return NULL;
+}
+
+/*
+ * Check the entry at offset of the page, its rows too if asked for.  Returns
+ * as check_bytes.
+ */
+static const char *
+check_entry(StrataRepairWalk *repair, uint32 offset, bool rows, const StrataEntryHeader **out,
+			uint32 *on_page, int *npages)
+{
+	StrataRepairPage *page = repair->window[0];
+	StrataEntryHeader *header = (StrataEntryHeader *) (page->copy.data + offset);
+	const StrataEntryHeader *entry;
+	uint16		flags;
+	const char *problem;
+
+	if (strata_repair_lower(page) - offset < sizeof(StrataEntryHeader))
+		return "entry header is cut off";
+
+	/*
+	 * Freezing's flags have no checksum but the page's.  While clog knows the
+	 * transaction they say nothing that it does not.
+	 */
+	flags = header->flags;
+	if (page->refused && header->type != STRATA_ENTRY_LOST &&
+		!TransactionIdPrecedes((TransactionId) header->fxid, strata_oldest_clog_xid()))
+		header->flags &= ~STRATA_ENTRY_FROZEN_MASK;
+	problem = check_bytes(repair, offset, &entry, on_page, npages);
+	if (problem != NULL)
+	{
+		/* It may be in the middle of another entry, of which this is data. */
+		header->flags = flags;
+		return problem;
+	}
 	if (entry->type == STRATA_ENTRY_EXTENT)
 	{
 		const StrataExtent *extent = strata_entry_extent(entry);

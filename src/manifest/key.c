@@ -163,6 +163,8 @@ strata_key_init(StrataKey *key, TupleDesc desc, const AttrNumber *attnums, int n
 		/* A longer varchar(n) or numeric(p) must not touch the storage. */
 		TupleDescInitEntry(key->desc, i + 1, NameStr(att->attname), key->type[i], -1, 0);
 		TupleDescInitEntryCollation(key->desc, i + 1, key->collation[i]);
+		if (!att->attbyval && key->work_mcxt == NULL)
+			key->work_mcxt = AllocSetContextCreate(mcxt, "strata key", ALLOCSET_SMALL_SIZES);
 	}
 
 	MemoryContextSwitchTo(oldcontext);
@@ -175,9 +177,30 @@ strata_key_hash_combine(uint32 hash, uint32 column_hash)
 	return hash;
 }
 
+/*
+ * Some functions leave a detoasted copy of what they are given (hash_numeric):
+ * an index calls them in a context for one row, and so do we.
+ */
+static inline MemoryContext
+begin_work(const StrataKey *key)
+{
+	return key->work_mcxt != NULL ? MemoryContextSwitchTo(key->work_mcxt) : NULL;
+}
+
+static inline void
+end_work(const StrataKey *key, MemoryContext old)
+{
+	if (key->work_mcxt != NULL)
+	{
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(key->work_mcxt);
+	}
+}
+
 uint32
 strata_key_hash(const StrataKey *key, const Datum *values)
 {
+	MemoryContext old = begin_work(key);
 	uint32		hash = 0;
 
 	for (int i = 0; i < key->natts; i++)
@@ -188,34 +211,34 @@ strata_key_hash(const StrataKey *key, const Datum *values)
 													   key->collation[i], values[i]));
 		hash = strata_key_hash_combine(hash, column_hash);
 	}
+	end_work(key, old);
 	return hash;
 }
 
 int
 strata_key_compare(const StrataKey *key, const Datum *a, const Datum *b)
 {
-	for (int i = 0; i < key->natts; i++)
-	{
-		int32		cmp;
+	MemoryContext old = begin_work(key);
+	int32		cmp = 0;
 
+	for (int i = 0; i < key->natts && cmp == 0; i++)
 		cmp = DatumGetInt32(FunctionCall2Coll((FmgrInfo *) &key->cmp_proc[i],
 											  key->collation[i], a[i], b[i]));
-		if (cmp != 0)
-			return cmp;
-	}
-	return 0;
+	end_work(key, old);
+	return cmp;
 }
 
 bool
 strata_key_equal(const StrataKey *key, const Datum *a, const Datum *b)
 {
-	for (int i = 0; i < key->natts; i++)
-	{
-		if (!DatumGetBool(FunctionCall2Coll((FmgrInfo *) &key->eq_proc[i],
-											key->collation[i], a[i], b[i])))
-			return false;
-	}
-	return true;
+	MemoryContext old = begin_work(key);
+	bool		equal = true;
+
+	for (int i = 0; i < key->natts && equal; i++)
+		equal = DatumGetBool(FunctionCall2Coll((FmgrInfo *) &key->eq_proc[i],
+											   key->collation[i], a[i], b[i]));
+	end_work(key, old);
+	return equal;
 }
 
 /*

@@ -35,6 +35,8 @@ typedef struct StrataKey
 	FmgrInfo	cmp_proc[INDEX_MAX_KEYS];	/* BTORDER_PROC */
 	FmgrInfo	eq_proc[INDEX_MAX_KEYS];	/* B-tree equality */
 	TupleDesc	desc;			/* key columns only, in key order */
+	MemoryContext work_mcxt;	/* of hash and compare functions; NULL: they
+								 * allocate nothing */
 } StrataKey;
 
 /*
@@ -46,7 +48,10 @@ extern void strata_key_init(StrataKey *key, TupleDesc desc,
 							const AttrNumber *attnums, int natts,
 							MemoryContext mcxt);
 
-/* values: the key's columns in key order, none null. */
+/*
+ * values: the key's columns in key order, none null.  These three leave nothing
+ * in the caller's memory context, whatever the type's functions do.
+ */
 extern uint32 strata_key_hash(const StrataKey *key, const Datum *values);
 
 /* Hash of columns combined one by one, for callers with other hash functions. */

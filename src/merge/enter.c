@@ -6,8 +6,14 @@
  *
  * Locks, in this order: the store's pass lock, ShareUpdateExclusiveLock on the
  * storage relation, and only then a latest snapshot: whatever an earlier pass
- * committed is seen.  The foreign table is never opened, so a pass stands in
- * nobody's way.  The locks stay to the end of the transaction.
+ * committed is seen.  These two stay to the end of the transaction.
+ *
+ * The foreign table is not locked while a pass works, so that DDL gets to the
+ * storage relation, where passes give way to it.  But a transaction that goes
+ * on with the pass's locks may want the table next, and DDL that has it waits
+ * for the storage.  So who may wait locks the table before these two, lets go
+ * of it, and at the end of the pass has it again, or gives way.  Workers wait
+ * for nothing, and commit.
  *
  * Type code (zone maps compare values, the index compares keys) runs as the
  * table's owner, in a security-restricted operation with a fixed search_path,
@@ -54,8 +60,8 @@ table_owner(Oid ftrelid)
  * Take pass lock and storage lock, and make sure that what they are taken on
  * is still the table's storage.
  */
-Oid
-strata_pass_lock(Oid ftrelid, bool nowait)
+static Oid
+lock_storage(Oid ftrelid, bool nowait)
 {
 	for (;;)
 	{
@@ -106,6 +112,36 @@ strata_become_caller(const StrataCaller *caller)
 	SetUserIdAndSecContext(caller->userid, caller->sec_context);
 }
 
+Oid
+strata_pass_lock(Oid ftrelid, bool nowait)
+{
+	Oid			storage;
+
+	if (nowait)
+		return lock_storage(ftrelid, true);
+	LockRelationOid(ftrelid, AccessShareLock);
+	storage = lock_storage(ftrelid, false);
+	UnlockRelationOid(ftrelid, AccessShareLock);
+	return storage;
+}
+
+void
+strata_pass_lock_table(const StrataStore *store, const char *command)
+{
+	/*
+	 * Refused where we hold a stronger lock and somebody waits for that.  By
+	 * itself, a command ends here and waits for nothing.
+	 */
+	if (ConditionalLockRelationOid(store->ftrelid, AccessShareLock) ||
+		strata_relation_locked(store->ftrelid) || !IsTransactionBlock())
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("%s of %s gave way to another session", command, store->name),
+			 errdetail("A command that needs the table for itself has it, or waits for it."),
+			 errhint("Run it again later, or outside of a transaction block.")));
+}
+
 bool
 strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command, bool nowait)
 {
@@ -125,6 +161,7 @@ strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command, bool now
 	storage = strata_pass_lock(ftrelid, nowait);
 	if (!OidIsValid(storage))
 		return false;
+	env->command = nowait ? NULL : command;
 	strata_progress_start(STRATA_PHASE_CHOOSE, 0, 0);
 	PushActiveSnapshot(GetLatestSnapshot());
 
@@ -141,6 +178,8 @@ strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command, bool now
 void
 strata_pass_leave(StrataPassEnv *env)
 {
+	if (env->command != NULL)
+		strata_pass_lock_table(env->store, env->command);
 	strata_manifest_release(env->manifest);
 	table_close(env->storage, NoLock);
 	strata_store_close(env->store);

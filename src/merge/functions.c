@@ -4,8 +4,8 @@
  *	  Maintenance as SQL functions: merge, drain, seal, sweep, key index.
  *
  * Each checks the caller's rights on the foreign table, then calls the layer
- * that does the work.  A merge does not open or lock the foreign table: it
- * must not stand between a session and its DDL.
+ * that does the work.  What takes long holds no lock on the foreign table
+ * meanwhile (enter.c), so as not to stand between a session and its DDL.
  *
  * drain is a procedure that commits after every pass, so that each is bounded
  * in what it keeps from others and in what a crash undoes.  It needs a context

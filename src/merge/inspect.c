@@ -162,8 +162,8 @@ inspect_stores(void)
 
 /*
  * Open a store without waiting for anybody and put its rows.  False: not now,
- * or gone.  The lock stays to the end of the transaction: what was looked at
- * is what a TRUNCATE would take away from the snapshot.
+ * or gone.  The lock is let go: a transaction that has looked may lock the
+ * foreign table next, which comes before its storage.
  */
 static bool
 inspect_store(InspectStore *store, InspectRows rows, ReturnSetInfo *rsinfo)
@@ -183,7 +183,7 @@ inspect_store(InspectStore *store, InspectRows rows, ReturnSetInfo *rsinfo)
 	rows(store, rsinfo);
 
 	strata_manifest_release(store->manifest);
-	table_close(store->storage, NoLock);
+	table_close(store->storage, AccessShareLock);
 	strata_store_close(store->store);
 	return true;
 }

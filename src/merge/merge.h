@@ -83,6 +83,7 @@ typedef struct StrataPassEnv
 	MemoryContext mcxt;			/* current until the end */
 
 	/* private to enter.c */
+	const char *command;		/* NULL: a worker's */
 	MemoryContext old_mcxt;
 	StrataCaller caller;
 } StrataPassEnv;
@@ -99,6 +100,12 @@ extern void strata_pass_leave(StrataPassEnv *env);
 /* The locks alone; the storage, or InvalidOid as above. */
 extern Oid	strata_pass_lock(Oid ftrelid, bool nowait);
 
+/*
+ * Where they were waited for: lock the foreign table for the rest of the
+ * transaction, 55P03 if that would mean to wait.
+ */
+extern void strata_pass_lock_table(const StrataStore *store, const char *command);
+
 /* ---- a merge pass (pass.c) ---- */
 
 typedef struct StrataPassRequest
@@ -112,7 +119,7 @@ typedef struct StrataPassRequest
 /*
  * Fold a bounded run of sealed generations.  Takes the pass lock and
  * ShareUpdateExclusiveLock on the storage, then a registered latest snapshot.
- * Never opens the foreign table.  blocked_by (may be NULL): a running
+ * blocked_by (may be NULL): a running
  * transaction that kept generations from being chosen.  False, with nothing
  * done, only with nowait and when another pass holds the lock.
  */

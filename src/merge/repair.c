@@ -316,7 +316,7 @@ check_spare(void *arg)
 		check->problem = NULL;
 		memset(repair->shard_problems, 0, sizeof(repair->shard_problems));
 		strata_check_blocks(repair->store, repair->storage,
-							GetOldestNonRemovableTransactionId(repair->storage),
+							strata_meta_horizon(repair->storage),
 							note_block_fault, check);
 		found = check->problem != NULL;
 		for (int shard = 0; shard < repair->store->nshards; shard++)

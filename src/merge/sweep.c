@@ -329,6 +329,8 @@ strata_sweep(Oid ftrelid, bool index, bool nowait, StrataSweepResult *out)
 	if (index)
 		sweep_index(&sweep);
 	sweep_truncate(&sweep);
+	if (!nowait)
+		strata_pass_lock_table(sweep.store, "strata.sweep()");
 
 	table_close(sweep.storage, NoLock);
 	strata_store_close(sweep.store);

@@ -356,11 +356,54 @@ strata_extent_reserve(Relation rel, uint32 nblocks)
 	reserve_extent(rel, nblocks, 0);
 }
 
+typedef struct Reservation
+{
+	Relation	rel;
+	uint32		nblocks;
+	BlockNumber first;			/* at this block or later */
+	bool		found;
+} Reservation;
+
+/* Under the extent lock: extend the file by a piece, if nobody has. */
+static void
+reserve_piece(void *arg)
+{
+	Reservation *wanted = arg;
+	BlockNumber end;
+	uint32		growth;
+
+	/*
+	 * A long-lived relation grows by larger steps than a small one, so that
+	 * its writers do not queue here all the time.
+	 */
+	end = RelationGetNumberOfBlocks(wanted->rel);
+	growth = Max(STRATA_EXTEND_MIN, Min(end / 32, STRATA_EXTEND_PIECE / 4));
+
+	/*
+	 * Whoever had the lock before us may have done our work, and others may
+	 * take from what we add: look before every step.
+	 */
+	for (uint32 extended = 0; extended < STRATA_EXTEND_PIECE; extended += STRATA_EXTEND_MIN)
+	{
+		StrataSpareData *spare = strata_spare_read(wanted->rel);
+
+		if (spare == NULL)
+			strata_page_mismatch(wanted->rel, STRATA_SPARE_BLOCK, SPARE_OBJECT);
+		wanted->found = spare_find(spare, wanted->nblocks, wanted->first,
+								   InvalidBlockNumber) < spare->nruns;
+		pfree(spare);
+		if (wanted->found && (extended == 0 || extended >= growth))
+			break;
+		extend_and_list(wanted->rel, STRATA_EXTEND_MIN);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
 /* The same for runs that have as many at block first or later. */
 static void
 reserve_extent(Relation rel, uint32 nblocks, BlockNumber first)
 {
-	Oid			relid = RelationGetRelid(rel);
+	Reservation wanted = {.rel = rel, .nblocks = nblocks, .first = first};
 
 	if (nblocks > STRATA_MAX_BLOCK)
 		ereport(ERROR,
@@ -369,39 +412,8 @@ reserve_extent(Relation rel, uint32 nblocks, BlockNumber first)
 
 	for (;;)
 	{
-		BlockNumber end;
-		uint32		growth;
-		bool		found = false;
-
-		(void) strata_lock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
-
-		/*
-		 * A long-lived relation grows by larger steps than a small one, so
-		 * that its writers do not queue here all the time.
-		 */
-		end = RelationGetNumberOfBlocks(rel);
-		growth = Max(STRATA_EXTEND_MIN, Min(end / 32, STRATA_EXTEND_PIECE / 4));
-
-		/*
-		 * Whoever had the lock before us may have done our work, and others
-		 * may take from what we add: look before every step.
-		 */
-		for (uint32 extended = 0; extended < STRATA_EXTEND_PIECE; extended += STRATA_EXTEND_MIN)
-		{
-			StrataSpareData *spare = strata_spare_read(rel);
-
-			if (spare == NULL)
-				strata_page_mismatch(rel, STRATA_SPARE_BLOCK, SPARE_OBJECT);
-			found = spare_find(spare, nblocks, first, InvalidBlockNumber) < spare->nruns;
-			pfree(spare);
-			if (found && (extended == 0 || extended >= growth))
-				break;
-			extend_and_list(rel, STRATA_EXTEND_MIN);
-			CHECK_FOR_INTERRUPTS();
-		}
-
-		strata_unlock(relid, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
-		if (found)
+		strata_with_extent_lock(RelationGetRelid(rel), reserve_piece, &wanted);
+		if (wanted.found)
 			return;
 		CHECK_FOR_INTERRUPTS();
 	}

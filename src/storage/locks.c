@@ -25,6 +25,7 @@
 #include "compat.h"
 
 #include "miscadmin.h"
+#include "utils/resowner.h"
 
 static void set_tag(LOCKTAG *tag, Oid storage, StrataLockKind kind, uint32 hash);
 
@@ -35,13 +36,49 @@ set_tag(LOCKTAG *tag, Oid storage, StrataLockKind kind, uint32 hash)
 						 kind == STRATA_LOCK_KEY ? hash : 0, (uint16) kind);
 }
 
+static bool
+lock_held_in_any_mode(const LOCKTAG *tag)
+{
+	for (LOCKMODE mode = AccessShareLock; mode <= AccessExclusiveLock; mode++)
+	{
+		if (strata_lock_held_by_me(tag, mode))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Who does not want to wait is refused also for the sake of those who wait,
+ * even if that is for a weaker lock of his own.  Where nobody else holds more
+ * than AccessShareLock (nothing, if that conflicts), whoever is first in the
+ * queue waits for us; then ProcSleep puts us before him, and does not sleep.
+ * Only if somebody gets a lock in between will he be waited for.
+ */
+static bool
+goes_first(const LOCKTAG *tag, LOCKMODE mode)
+{
+	VirtualTransactionId *holders;
+	int			nholders;
+
+	if (!lock_held_in_any_mode(tag))
+		return false;
+	holders = GetLockConflicts(tag, Max(mode, ExclusiveLock), &nholders);
+	pfree(holders);
+	return nholders == 0;
+}
+
 bool
 strata_lock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode, bool nowait)
 {
 	LOCKTAG		tag;
 
 	set_tag(&tag, storage, kind, hash);
-	return LockAcquire(&tag, mode, false, nowait) != LOCKACQUIRE_NOT_AVAIL;
+	if (LockAcquire(&tag, mode, false, nowait) != LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	if (!goes_first(&tag, mode))
+		return false;
+	(void) LockAcquire(&tag, mode, false, false);
+	return true;
 }
 
 void
@@ -54,6 +91,29 @@ strata_unlock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 		elog(ERROR, "lock %d of relation %u is not held", (int) kind, storage);
 }
 
+void
+strata_with_extent_lock(Oid storage, void (*action)(void *arg), void *arg)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	(void) strata_lock(storage, STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
+	PG_TRY();
+	{
+		action(arg);
+	}
+	PG_CATCH();
+	{
+		ResourceOwner current = CurrentResourceOwner;
+
+		CurrentResourceOwner = owner;
+		strata_unlock(storage, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
+		CurrentResourceOwner = current;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	strata_unlock(storage, STRATA_LOCK_EXTENT, 0, ExclusiveLock);
+}
+
 bool
 strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 {
@@ -64,16 +124,12 @@ strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 }
 
 bool
-strata_lock_conflicts(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
+strata_relation_locked(Oid relid)
 {
 	LOCKTAG		tag;
-	VirtualTransactionId *holders;
-	int			n;
 
-	set_tag(&tag, storage, kind, hash);
-	holders = GetLockConflicts(&tag, mode, &n);
-	pfree(holders);
-	return n > 0;
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	return lock_held_in_any_mode(&tag);
 }
 
 bool

@@ -38,13 +38,20 @@ extern bool strata_lock(Oid storage, StrataLockKind kind, uint32 hash,
 extern void strata_unlock(Oid storage, StrataLockKind kind, uint32 hash,
 						  LOCKMODE mode);
 
+/*
+ * Run action(arg) under the extent lock, which is let go also when it fails.
+ * That is no matter of course: the flush of a memtable runs under its
+ * statement's resource owner, which lives on when a nested block swallows the
+ * error.
+ */
+extern void strata_with_extent_lock(Oid storage, void (*action)(void *arg), void *arg);
+
 /* True when this session holds the lock in that mode. */
 extern bool strata_lock_held(Oid storage, StrataLockKind kind, uint32 hash,
 							 LOCKMODE mode);
 
-/* True when another session or prepared transaction holds what conflicts with mode. */
-extern bool strata_lock_conflicts(Oid storage, StrataLockKind kind, uint32 hash,
-								  LOCKMODE mode);
+/* True when this session holds a lock on the relation, in whatever mode. */
+extern bool strata_relation_locked(Oid relid);
 
 /*
  * True when somebody waits for AccessExclusiveLock on the storage relation,

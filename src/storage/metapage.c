@@ -149,29 +149,41 @@ strata_shard_read(Relation rel, int shard, StrataShardData *out)
 	return true;
 }
 
+typedef struct NewStore
+{
+	Relation	rel;
+	int			nshards;
+} NewStore;
+
+/* Under the extent lock: make the store, if nobody has. */
+static void
+initialize(void *arg)
+{
+	NewStore   *store = arg;
+	StrataMetaData meta;
+
+	if (strata_meta_read(store->rel, &meta))
+		return;
+	memset(&meta, 0, sizeof(meta));
+	meta.magic = STRATA_MAGIC;
+	meta.version = STRATA_FORMAT_VERSION;
+	meta.incarnation = 1;
+	meta.nshards = store->nshards;
+	meta.next_row_group = 1;
+	make_store(store->rel, store->nshards, &meta, NULL, 1);
+}
+
 void
 strata_store_initialize(Relation rel, int nshards)
 {
+	NewStore	store = {rel, nshards};
 	StrataMetaData meta;
 
 	if (nshards < 1 || nshards > STRATA_MAX_SHARDS)
 		elog(ERROR, "invalid number of shards: %d", nshards);
 
-	if (strata_meta_read(rel, &meta))
-		return;
-
-	(void) strata_lock(RelationGetRelid(rel), STRATA_LOCK_EXTENT, 0, ExclusiveLock, false);
 	if (!strata_meta_read(rel, &meta))
-	{
-		memset(&meta, 0, sizeof(meta));
-		meta.magic = STRATA_MAGIC;
-		meta.version = STRATA_FORMAT_VERSION;
-		meta.incarnation = 1;
-		meta.nshards = nshards;
-		meta.next_row_group = 1;
-		make_store(rel, nshards, &meta, NULL, 1);
-	}
-	strata_unlock(RelationGetRelid(rel), STRATA_LOCK_EXTENT, 0, ExclusiveLock);
+		strata_with_extent_lock(RelationGetRelid(rel), initialize, &store);
 }
 
 void

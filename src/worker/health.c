@@ -183,7 +183,9 @@ look_at_store(void *arg)
 	store = strata_store_open(look->ftrelid);
 	storage = table_open(look->storage, NoLock);
 	check_store(look->rsinfo, store, storage);
-	table_close(storage, NoLock);
+
+	/* Not kept: the foreign table, which may be wanted next, comes before it. */
+	table_close(storage, AccessShareLock);
 	strata_store_close(store);
 }
 

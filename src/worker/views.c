@@ -200,7 +200,9 @@ wanted_now(void *arg)
 	strata_debt(store, storage, GetCurrentTimestamp(), &debt);
 	look->trigger = debt.trigger;
 	(void) strata_debt_growth(&debt, false, &look->growth);
-	table_close(storage, NoLock);
+
+	/* Not kept: the foreign table, which may be wanted next, comes before it. */
+	table_close(storage, AccessShareLock);
 	strata_store_close(store);
 }
 

@@ -142,6 +142,7 @@ my $next = $node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
 $standby->safe_psql('postgres', 'ALTER SYSTEM SET hot_standby_feedback = on; SELECT pg_reload_conf()');
 ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin::text::int < $next"), 'the horizon goes back');
 verify_clean($node, 't', 'horizon gone back');
+is($node->safe_psql('postgres', "SELECT r::text FROM strata.repair('t') r"), '', 'horizon gone back: repair finds nothing either');
 for my $sql ("SELECT * FROM strata.sweep('t')", "VACUUM (FREEZE) $storage", "SELECT strata.drop_key_index('t'), strata.create_key_index('t')")
 {
 	my ($status, undef, $error) = $node->psql('postgres', $sql);

@@ -32,6 +32,34 @@ for my $point ('log-flush-linked', 'log-append-before-record')
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, "$point: nothing of it is there");
 }
 
+# A flush that fails while it makes or extends the file, under the statement's
+# resource owner, lets go of the extent lock, for which others wait.
+$node->safe_psql('postgres', q{
+	CREATE FOREIGN TABLE large (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+	CREATE FUNCTION look(g int) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+	DECLARE
+		n bigint;
+	BEGIN
+		IF g = 2000 THEN
+			SELECT count(*) INTO n FROM large;
+		END IF;
+		RETURN (SELECT string_agg(md5(g::text || i), '') FROM generate_series(1, 60) i);
+	EXCEPTION WHEN OTHERS THEN
+		SELECT count(*) INTO n FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 10;
+		RAISE NOTICE 'swallowed: %, % extent locks', SQLERRM, n;
+		RETURN '';
+	END$$;
+});
+for my $point ('storage-initialize-extended', 'storage-extended')
+{
+	pause_arm($node, $point, 'error');
+	my ($ret, $out, $err) = $node->psql('postgres', 'INSERT INTO large SELECT g, look(g) FROM generate_series(1, 2000) g');
+	pause_clear($node, $point);
+	like($err, qr/swallowed: stopped at pause point "$point", 0 extent locks.*ERROR:  stopped at/s, "$point: the extent lock is let go");
+	$node->safe_psql('postgres', 'INSERT INTO large VALUES (0)');
+	is($node->safe_psql('postgres', 'DELETE FROM large RETURNING id'), 0, "$point: others go on");
+}
+
 # Nobody puts another row: the end of the statement raises it.
 pause_arm($node, 'log-flush-linked', 'error');
 my ($ret, $out, $err) = $node->psql('postgres',

@@ -189,7 +189,7 @@ for my $checksums ('on', 'off')
 	is(q1('SHOW data_checksums'), $checksums, "checksums $checksums");
 
 	# ---- the log: three generations, the last one active ----
-	my @log = map { "${t}_$_" } $on ? qw(body header pages first tail foreign link shard spare) : qw(body pages tail foreign link);
+	my @log = map { "${t}_$_" } $on ? qw(body header length pages first tail foreign link shard spare) : qw(body pages tail foreign link);
 	q1(make_table($_, /header|tail|shard/ ? "auto_merge 'off', shards '2'" : undef), "CALL by_row('$_', 1, 60, 1)", "SELECT * FROM strata.seal('$_')",
 		"CALL by_row('$_', 31, 90, 2)", "SELECT * FROM strata.seal('$_')", "CALL by_row('$_', 91, 100, 3)") for @log;
 	# ---- row groups of the base and of the log ----
@@ -273,6 +273,25 @@ for my $checksums ('on', 'off')
 		put_bytes($file, $block, $entries[4][0] + 4, pack('L', $entries[4][1] - 8));
 		@{ $lost{$name} } = @{ $keys{$name}{$block} }[1, 4];
 		$report{$name} = join "\n", map { "log entry shard 0 gen 1 page 0 entry $entries[$_][0] block $block rows ? set aside" } 1, 4;
+		$error{$name} = qr/invalid page in block $block/;
+	}) if $on;
+	with_file("${t}_length", sub {
+		my ($file) = @_;
+		my $name = "${t}_length";
+		# a length that leads into the next entry, to where what would be freezing's
+		# flags are set: that one is sound
+		my $block = $gen{$name}{1}[0];
+		my ($entry, $next) = entries($file, $block);
+		for my $offset (map { $next->[0] + ENTRY_HEADER + 8 * $_ } 0 .. ($next->[1] - 2 * ENTRY_HEADER) / 8)
+		{
+			my ($xid, $type, $flags) = unpack 'x8 L x8 S S', get_bytes($file, $block, $offset, ENTRY_HEADER);
+			next unless $xid > 100000 && $xid < 1 << 31 && $type != 4 && $flags & 3;
+			put_bytes($file, $block, $entry->[0] + 4, pack('L', $offset - $entry->[0]));
+			last;
+		}
+		isnt((entries($file, $block))[0][1], $entry->[1], "$name: length changed");
+		@{ $lost{$name} } = $keys{$name}{$block}[0];
+		$report{$name} = "log entry shard 0 gen 1 page 0 entry $entry->[0] block $block rows 1 set aside";
 		$error{$name} = qr/invalid page in block $block/;
 	}) if $on;
 	with_file("${t}_pages", sub {
