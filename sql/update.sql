@@ -254,6 +254,16 @@ BEGIN
 END$$;
 UPDATE more SET n = put_more(k);
 SELECT count(*), sum(n) FROM more;
+-- nor does it change a row twice that it has put in the log already
+CREATE FUNCTION look_at_more(i int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	IF i % 1000 = 0 THEN
+		PERFORM FROM more LIMIT 1;
+	END IF;
+	RETURN 1;
+END$$;
+UPDATE more SET n = n + look_at_more(k) FROM generate_series(1, 2) g;
+SELECT count(*), sum(n) FROM more;
 RESET strata.cache_size;
 \set QUIET on
 SELECT s.store, v.* FROM strata.stores s, strata.verify(s.store) v WHERE s.store::text NOT LIKE '%wal%';

@@ -2,17 +2,19 @@
  *
  * pending_keys.c
  *	  In-memory structures of pending keys: the table from key hash to
- *	  version, and sets of key values.
+ *	  version, and sets of key hashes and of key values.
  *
  * The table holds no key values, only hashes and where the keys are: 16 bytes
  * a key, its share of the buckets and of the growing arrays apart.  What two
  * keys of one hash mean to each other is decided by reading both.
  *
+ * A hash set holds key hashes and nothing else, at most about 11 bytes each.
+ *
  * A key set holds copies of key values, for the few questions that compare
  * many keys which lie far apart in the log (pending_resolve.c).  It is bounded
  * by a budget; its users work in hash partitions when one set cannot hold all.
  *
- * Both are private to a backend; there is nothing to lock.
+ * All are private to a backend; there is nothing to lock.
  *
  * IDENTIFICATION
  *	  src/log/pending_keys.c
@@ -180,6 +182,87 @@ strata_key_table_free(StrataKeyTable *table)
 	if (table->dups)
 		pfree(table->dups);
 	pfree(table);
+}
+
+/* ---- hash set ---- */
+
+struct StrataHashSet
+{
+	MemoryContext mcxt;
+	uint32	   *slots;			/* 0: free */
+	uint32		nslots;			/* a power of two */
+	int			shift;			/* 32 - log2(nslots) */
+	uint32		count;
+	bool		has_zero;
+};
+
+StrataHashSet *
+strata_hash_set_create(MemoryContext mcxt)
+{
+	StrataHashSet *set = MemoryContextAllocZero(mcxt, sizeof(StrataHashSet));
+
+	set->mcxt = mcxt;
+	set->nslots = MIN_KEYS;
+	set->shift = 32 - pg_leftmost_one_pos32(set->nslots);
+	set->slots = MemoryContextAllocZero(mcxt, set->nslots * sizeof(uint32));
+	return set;
+}
+
+/* Where a hash is, or the free slot where it belongs. */
+static uint32 *
+hash_set_slot(const StrataHashSet *set, uint32 hash)
+{
+	uint32		i = (hash * 2654435769u) >> set->shift;
+
+	while (set->slots[i] != 0 && set->slots[i] != hash)
+		i = (i + 1) & (set->nslots - 1);
+	return &set->slots[i];
+}
+
+static void
+hash_set_grow(StrataHashSet *set)
+{
+	uint32	   *old = set->slots;
+	uint32		nold = set->nslots;
+
+	if (nold >= (uint32) 1 << 31)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many pending keys in one strata store")));
+	set->slots = MemoryContextAllocExtended(set->mcxt, (Size) nold * 2 * sizeof(uint32),
+											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	set->nslots = nold * 2;
+	set->shift--;
+	for (uint32 i = 0; i < nold; i++)
+	{
+		if (old[i] != 0)
+			*hash_set_slot(set, old[i]) = old[i];
+	}
+	pfree(old);
+}
+
+void
+strata_hash_set_add(StrataHashSet *set, uint32 hash)
+{
+	uint32	   *slot;
+
+	if (hash == 0)
+	{
+		set->has_zero = true;
+		return;
+	}
+	slot = hash_set_slot(set, hash);
+	if (*slot == hash)
+		return;
+	*slot = hash;
+	if (++set->count > set->nslots / 4 * 3)
+		hash_set_grow(set);
+}
+
+bool
+strata_hash_set_has(const StrataHashSet *set, uint32 hash)
+{
+	return hash == 0 ? set->has_zero : *hash_set_slot(set, hash) == hash;
 }
 
 /* ---- key set ---- */

@@ -11,6 +11,13 @@
  * meanwhile stay until they are more than half of it.  A view whose manifest
  * is older than start gets another one, kept likewise.
  *
+ * Where a view's manifest has merged what the walk has not read yet, the walk
+ * goes on behind it: the pages in between may be gone.  An older view that
+ * uses the log would miss those generations for good, though they are pending
+ * for it and its snapshot keeps their pages: a row locker would take what was
+ * changed there for unchanged.  So such a log is left to its users, and the
+ * newer view gets another one.
+ *
  * The tables of keys are bounded by strata.cache_size, over all stores (the
  * cache of footers and vectors has as much for itself); what was used longest
  * ago goes first.  A store whose keys do not fit
@@ -344,6 +351,19 @@ at_end(Relation storage, const StrataLogPoint *point)
 }
 
 /*
+ * Would the walk of a shard, for a view of this state, go on behind
+ * generations that were never read?
+ */
+static bool
+shard_skips(const StrataPendingLog *log, int shard, const StrataShardState *state)
+{
+	const StrataLogPoint *point = &log->point[shard];
+
+	return log->start[shard] < state->merged_through &&
+		(point->page.owner == 0 || point->generation <= state->merged_through);
+}
+
+/*
  * Take in what each shard's log has beyond what is kept.  False when the keys
  * would not fit the limit and others use them: the log is not to be used.
  */
@@ -366,8 +386,13 @@ log_extend(StrataPendingLog *log, StrataStore *store, Relation storage,
 			 * begins: the page may be gone.  Generations skipped over are
 			 * missing from what is kept, so older views need another one.
 			 */
-			if (log->start[shard] < state->merged_through)
+			if (shard_skips(log, shard, state))
+			{
+				if (log->refcount > 0)
+					elog(ERROR, "log of shard %d in relation \"%s\" is in use by an older view",
+						 shard, RelationGetRelationName(storage));
 				log->start[shard] = state->merged_through;
+			}
 			if (!strata_log_start(storage, shard, state, &point))
 				continue;
 		}
@@ -508,7 +533,10 @@ handle_create(StrataStore *store, Relation storage, MemoryContext parent,
 	return pending;
 }
 
-/* A kept log that serves manifest, the one that starts last. */
+/*
+ * A kept log that serves manifest without taking anything from its users; the
+ * one that starts last.
+ */
 static StrataPendingLog *
 registry_find(StrataStore *store, Relation storage, const StrataManifest *manifest)
 {
@@ -533,7 +561,11 @@ registry_find(StrataStore *store, Relation storage, const StrataManifest *manife
 		}
 		for (shard = 0; shard < log->nshards; shard++)
 		{
-			if (log->start[shard] > manifest->shards[shard].merged_through)
+			const StrataShardState *state = &manifest->shards[shard];
+
+			if (log->start[shard] > state->merged_through)
+				break;
+			if (log->refcount > 0 && shard_skips(log, shard, state))
 				break;
 			sum += log->start[shard];
 		}

@@ -5,7 +5,8 @@
  *
  *	pending.c			the one rule for who wins
  *	pending_log.c		decoded entries of a store, kept and extended
- *	pending_keys.c		hash from key hash to (entry, row); sets of key copies
+ *	pending_keys.c		hash from key hash to (entry, row); sets of key hashes
+ *						and of key copies
  *	pending_reader.c	reading rows and keys of entries
  *	pending_resolve.c	all losers at once
  *	pending_superseded.c	all superseded base rows at once
@@ -82,6 +83,14 @@ extern void strata_key_table_free(StrataKeyTable *table);
 
 /* what a table of nkeys keys takes, about */
 extern uint64 strata_key_table_estimate(uint64 nkeys);
+
+/* ---- key hashes alone (pending_keys.c) ---- */
+
+typedef struct StrataHashSet StrataHashSet;
+
+extern StrataHashSet *strata_hash_set_create(MemoryContext mcxt);
+extern void strata_hash_set_add(StrataHashSet *set, uint32 hash);
+extern bool strata_hash_set_has(const StrataHashSet *set, uint32 hash);
 
 /* ---- copies of key values, found by hash and value (pending_keys.c) ---- */
 

@@ -35,7 +35,9 @@
  * Versions in the log are found by the hash of keys.  Where that was given up
  * for want of memory, looking through the log for each row would take too
  * long; then the entries that the snapshot does not see are listed once, and
- * only those are looked through.
+ * only those are looked through.  A large command's own entries are not listed:
+ * hardly any row is in them that it comes to again, and the hashes of their
+ * keys are remembered to say which may be.
  *
  * IDENTIFICATION
  *	  src/log/row_lock.c
@@ -73,6 +75,7 @@ struct StrataRowLocker
 	int		   *unseen;
 	int			nunseen;
 	int			maxunseen;
+	StrataHashSet *own;			/* of keys in the command's own, NULL: none */
 };
 
 StrataRowLocker *
@@ -149,6 +152,25 @@ accept_unseen(const StrataPendingEntry *entry, int index, void *arg)
 		accept_candidate(entry, index, arg);
 }
 
+/* Remember which keys an entry of the command's own has. */
+static void
+note_own(StrataRowLocker *locker, int index)
+{
+	StrataPending *pending = locker->view->pending;
+	uint32		n = strata_pending_entry_keys(strata_pending_entry(pending, index));
+	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata key hashes",
+											   ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(mcxt);
+	const uint32 *hashes = strata_pending_hashes(pending, index);
+
+	if (locker->own == NULL)
+		locker->own = strata_hash_set_create(locker->mcxt);
+	for (uint32 i = 0; i < n; i++)
+		strata_hash_set_add(locker->own, hashes[i]);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(mcxt);
+}
+
 /* List the entries that came since and that the snapshot does not see. */
 static void
 examine_entries(StrataRowLocker *locker)
@@ -165,6 +187,12 @@ examine_entries(StrataRowLocker *locker)
 		if (!accept_not_aborted(entry, locker->nexamined, locker) ||
 			strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
 			continue;
+		if (entry->cid == locker->cid &&
+			strata_pending_outcome(view->pending, locker->nexamined) == STRATA_XID_OWN)
+		{
+			note_own(locker, locker->nexamined);
+			continue;
+		}
 		if (locker->nunseen == locker->maxunseen)
 		{
 			locker->maxunseen = Max(64, locker->maxunseen * 2);
@@ -227,8 +255,9 @@ find_newer(StrataRowLocker *locker, StrataKeyProbe *probe, Newer *newer)
 		StrataVersion any;
 
 		examine_entries(locker);
-		if (locker->nunseen == 0 ||
-			!strata_pending_find(pending, probe, accept_unseen, locker, &any))
+		if (!(locker->own != NULL && strata_hash_set_has(locker->own, probe->hash)) &&
+			(locker->nunseen == 0 ||
+			 !strata_pending_find(pending, probe, accept_unseen, locker, &any)))
 			return;
 	}
 	strata_pending_versions(pending, probe, accept_candidate, locker, add_newer, newer);
