@@ -107,7 +107,7 @@ SELECT count(*), count(*) OVER () FROM s;
 SELECT planned('SELECT count(*) FROM s WHERE true', 'ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF');
 
 -- with the ends of the key, and HAVING
-EXPLAIN (VERBOSE, COSTS OFF) SELECT max(id) - min(id), count(*) FROM s HAVING count(*) > 10 AND min(id) < (SELECT 500);
+EXPLAIN (VERBOSE, COSTS OFF) SELECT max(id) - min(id), count(*) FROM s HAVING count(*) > 10 AND min(id) < 500;
 SELECT max(id) - min(id), count(*) FROM s HAVING count(*) > 10 AND min(id) < (SELECT 500);
 SELECT count(*) FROM s HAVING max(id) < 0;
 SELECT 'many' FROM s HAVING count(*) > 10 ORDER BY count(*);

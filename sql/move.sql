@@ -302,7 +302,7 @@ CREATE FUNCTION explain(command text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE line text;
 BEGIN
     FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || command LOOP
-        IF line ~ 'Update on|Trigger' THEN RETURN NEXT line; END IF;
+        IF line ~ 'Update on|Trigger' THEN RETURN NEXT regexp_replace(line, '(?<=rows=\d+)\.00', ''); END IF;
     END LOOP;
 END $$;
 SELECT explain('UPDATE h SET id = id + 93 WHERE id IN (91, 92) RETURNING *');
