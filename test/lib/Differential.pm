@@ -263,7 +263,7 @@ sub _one_waits
 	die { class => 'abandoned', text => "$code instead of waiting" } if $w eq 'h' && $code eq '42703' && $session->{step}{kind} eq 'insert';
 	# The victim of a deadlock was another one.
 	die { class => 'abandoned', text => 'another deadlock' } if $code eq '40P01';
-	die { class => 'abandoned', text => "$code instead of waiting" } if $code =~ /^(22|23|40001)/ && $self->_order_differs($session->{step});
+	die { class => 'abandoned', text => "$code instead of waiting" } if $code =~ /^(22|23|40001|44000)/ && $self->_order_differs($session->{step});
 	# On a heap, who waits for a row of a savepoint that was released then waits
 	# for the whole transaction (XactLockTableWait), and who asks not to wait does
 	# so for the lock on a newer version (heap_lock_updated_tuple).
@@ -368,7 +368,9 @@ sub _excused
 	# A heap lets a transaction insert a key that its snapshot still sees but
 	# that another one has deleted meanwhile, and then sees it twice.
 	return '40001 for a key that is gone' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && !$h->{code} && $self->_heap_sees_twice($me);
-	return 'which of two errors' if $self->_order_differs($step) && 2 == grep { /^(22|23|40001)/ } $s->{code}, $h->{code};
+	return 'which of two errors' if $self->_order_differs($step) && 2 == grep { /^(22|23|40001|44000)/ } $s->{code}, $h->{code};
+	# Keys are judged after the view's check option, on a heap before.
+	return 'check option before duplicate' if $step->{rekey} && $s->{code} eq '44000' && $h->{code} eq '23505';
 	return;
 }
 
