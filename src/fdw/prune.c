@@ -241,9 +241,43 @@ add_boolean(PlannerInfo *root, const RelOptInfo *rel, Node *clause, StrataPruneT
 	return false;
 }
 
+/* May computing a value, or one of a list, fail? */
+static bool
+may_fail(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_List:
+		case T_Const:
+		case T_Param:
+		case T_RelabelType:
+		case T_SQLValueFunction:
+		case T_ArrayExpr:
+			break;
+		case T_FuncExpr:
+			if (((FuncExpr *) node)->args != NIL && !get_func_leakproof(((FuncExpr *) node)->funcid))
+				return true;
+			break;
+		case T_OpExpr:
+			set_opfuncid((OpExpr *) node);
+			if (!get_func_leakproof(((OpExpr *) node)->opfuncid))
+				return true;
+			break;
+		default:
+			return true;
+	}
+	return expression_tree_walker(node, may_fail, context);
+}
+
 /*
  * Add what zone maps can judge of a clause: of AND one argument will do, of OR
  * it takes all.  False if there is nothing.
+ *
+ * Values are computed before the rows, but one argument may guard another one
+ * against failing, as in v = 1 OR (d <> 0 AND v = 10 / d): below AND and OR
+ * only values count that cannot fail.
  */
 static bool
 add_clause(PlannerInfo *root, const RelOptInfo *rel, Node *clause, StrataPruneTerms *terms)
@@ -256,8 +290,13 @@ add_clause(PlannerInfo *root, const RelOptInfo *rel, Node *clause, StrataPruneTe
 
 		foreach (lc, ((BoolExpr *) clause)->args)
 		{
-			if (add_clause(root, rel, lfirst(lc), &found))
+			StrataPruneTerms one = {NIL};
+
+			if (add_clause(root, rel, lfirst(lc), &one) && !may_fail((Node *) one.exprs, NULL))
+			{
+				add_terms(&found, &one);
 				n++;
+			}
 			else if (is_orclause(clause))
 				return false;
 		}

@@ -402,6 +402,7 @@ look(StrataRowLocker *locker, StrataKeyProbe *probe, const ItemPointerData *tid,
 			const StrataPendingEntry *own = strata_pending_entry(view->pending,
 																 newer.versions[0].entry);
 
+			pfree(newer.versions);
 			return own->cid == locker->cid ? STRATA_ROW_OWN_COMMAND : STRATA_ROW_OWN_LATER;
 		}
 

@@ -9,9 +9,10 @@
  * savepoint and survive PREPARE TRANSACTION.  pg_advisory_unlock_all leaves
  * them alone: they are held by the transaction, not by the session.
  *
- * Order (a lock is never waited for while a later one is held): foreign
- * table, pass, storage relation, store, keys in hash order, extent; then page
- * locks, under which no heavyweight lock is waited for at all.
+ * Order: foreign table, pass, storage relation, store, keys, extent; then page
+ * locks, under which no heavyweight lock is waited for at all.  Small inserts
+ * lock their keys in the order of hashes.  Statements that change rows lock
+ * them as they come, as on a heap, and leave it to the deadlock detector.
  *
  * IDENTIFICATION
  *	  src/storage/locks.c
@@ -25,6 +26,7 @@
 #include "compat.h"
 
 #include "miscadmin.h"
+#include "tcop/pquery.h"
 #include "utils/resowner.h"
 
 static void set_tag(LOCKTAG *tag, Oid storage, StrataLockKind kind, uint32 hash);
@@ -67,27 +69,58 @@ goes_first(const LOCKTAG *tag, LOCKMODE mode)
 	return nholders == 0;
 }
 
+/*
+ * Who owns locks that stand for row locks: not the portal that runs, whose
+ * locks go when it fails in a nested block, but the transaction or nested block
+ * that opened it.  What a cursor has locked before stays so, as on a heap.
+ */
+static ResourceOwner
+lock_owner(StrataLockKind kind)
+{
+	if ((kind == STRATA_LOCK_KEY || kind == STRATA_LOCK_STORE) &&
+		ActivePortal != NULL && CurrentResourceOwner == ActivePortal->resowner)
+		return ResourceOwnerGetParent(CurrentResourceOwner);
+	return CurrentResourceOwner;
+}
+
 bool
 strata_lock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode, bool nowait)
 {
+	ResourceOwner owner = CurrentResourceOwner;
 	LOCKTAG		tag;
+	volatile bool locked = true;
 
 	set_tag(&tag, storage, kind, hash);
-	if (LockAcquire(&tag, mode, false, nowait) != LOCKACQUIRE_NOT_AVAIL)
-		return true;
-	if (!goes_first(&tag, mode))
-		return false;
-	(void) LockAcquire(&tag, mode, false, false);
-	return true;
+	CurrentResourceOwner = lock_owner(kind);
+	PG_TRY();
+	{
+		if (LockAcquire(&tag, mode, false, nowait) == LOCKACQUIRE_NOT_AVAIL)
+		{
+			locked = goes_first(&tag, mode);
+			if (locked)
+				(void) LockAcquire(&tag, mode, false, false);
+		}
+	}
+	PG_FINALLY();
+	{
+		CurrentResourceOwner = owner;
+	}
+	PG_END_TRY();
+	return locked;
 }
 
 void
 strata_unlock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 {
+	ResourceOwner owner = CurrentResourceOwner;
 	LOCKTAG		tag;
+	bool		held;
 
 	set_tag(&tag, storage, kind, hash);
-	if (!LockRelease(&tag, mode, false))
+	CurrentResourceOwner = lock_owner(kind);
+	held = LockRelease(&tag, mode, false);
+	CurrentResourceOwner = owner;
+	if (!held)
 		elog(ERROR, "lock %d of relation %u is not held", (int) kind, storage);
 }
 

@@ -3,9 +3,8 @@
  * locks.h
  *	  Heavyweight locks of a store: advisory tags with (database, storage oid).
  *
- * Order: foreign table, pass, storage relation, store, keys in hash order,
- * extent; then pages.  Never a heavyweight wait or an xid wait under a page
- * lock.
+ * Their order is in locks.c.  Never a heavyweight wait or an xid wait under a
+ * page lock.
  *
  * IDENTIFICATION
  *	  src/storage/locks.h

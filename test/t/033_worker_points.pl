@@ -79,20 +79,26 @@ sub reached
 }
 
 # Those of the database who wait at the point, $n of them if so many come in
-# some seconds.  The first may take longer: where a snapshot was in the way of a
-# sweep, the next one comes later.
+# some seconds.  Where a snapshot was in the way of a sweep, the next one may be
+# long in coming: the tables are then written to once more.
 sub wait_reached
 {
-	my ($db, $point, $n) = @_;
-	my $started = time;
+	my ($db, $point, $n, @tables) = @_;
+	my $next = time + 10;
 	my @pids;
-	while (time < $started + (@pids ? 10 : 120))
+	for my $try (1 .. 6)
 	{
-		sleep 0.02;
-		@pids = reached($point);
-		next if @pids == 0;
-		@pids = split /\n/, $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE datname = '$db' AND pid IN (" . join(',', @pids) . ')');
-		last if @pids >= $n;
+		while (time < $next)
+		{
+			sleep 0.02;
+			@pids = reached($point);
+			next if @pids == 0;
+			@pids = split /\n/, $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE datname = '$db' AND pid IN (" . join(',', @pids) . ')');
+			last if @pids >= $n;
+		}
+		last if @pids || !@tables;
+		$node->safe_psql($db, join '', map { "INSERT INTO $_ SELECT * FROM ${_}_heap WHERE id = 'new';" } @tables);
+		$next += 10;
 	}
 	return @pids;
 }
@@ -182,7 +188,7 @@ SQL
 	# The row in a table of its own makes the launcher find the database, with
 	# nobody's snapshot in the way of the first sweep.
 	$node->safe_psql($db, join('', map { sprintf($enable, ($_) x 3) } 't1', $alone ? () : 't2') . 'INSERT INTO bell VALUES (1)');
-	my @pids = wait_reached($db, $point, $alone ? 1 : 2);
+	my @pids = wait_reached($db, $point, $alone ? 1 : 2, 't1', $alone ? () : 't2');
 	isnt(scalar @pids, 0, "$point: workers get there") or die;
 	$alone = 1 if @pids == 1 && !$alone;
 	my %at = map { split /\|/ } split /\n/, $node->safe_psql($db, "SELECT pid, coalesce(nullif(store::text, 'bell'), 't2') FROM strata.workers");
@@ -215,7 +221,7 @@ SQL
 	}
 	else { pause_arm($node, $point, 'hang'); }
 	$node->safe_psql($db, sprintf($enable, ('t3') x 3) . "INSERT INTO t3 VALUES ('new', 2, 'y'); UPDATE t3_heap SET run_id = 2, payload = 'y' WHERE id = 'new'");
-	@pids = wait_reached($db, $point, 1) or die "nobody at $point";
+	@pids = wait_reached($db, $point, 1, 't3') or die "nobody at $point";
 	crash_at($point, $action, $pids[0]);
 	my @stores = grep { $n != 0 || $_ ne ($store // '') } 't1', 't2', 't3';
 	check($db, "$point: rows and verify after " . join(', ', $ddl ? sprintf($ddl[$n], $store) : (), $terminated ? 'termination' : (), $action), @stores);
