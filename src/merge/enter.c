@@ -119,10 +119,22 @@ strata_pass_lock(Oid ftrelid, bool nowait)
 
 	if (nowait)
 		return lock_storage(ftrelid, true);
-	LockRelationOid(ftrelid, AccessShareLock);
-	storage = lock_storage(ftrelid, false);
-	UnlockRelationOid(ftrelid, AccessShareLock);
-	return storage;
+	for (;;)
+	{
+		LockRelationOid(ftrelid, AccessShareLock);
+		storage = lock_storage(ftrelid, true);
+		UnlockRelationOid(ftrelid, AccessShareLock);
+		if (OidIsValid(storage))
+			return storage;
+
+		/*
+		 * Who waits for another pass must not have the table: DDL would wait
+		 * for him, and the pass not see that somebody waits.
+		 */
+		storage = lock_storage(ftrelid, false);
+		UnlockRelationOid(storage, ShareUpdateExclusiveLock);
+		strata_unlock(storage, STRATA_LOCK_PASS, 0, ExclusiveLock);
+	}
 }
 
 void
