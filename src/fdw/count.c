@@ -267,6 +267,7 @@ find_end(StrataScanState *state, bool greatest, Datum *value)
 {
 	TupleDesc	desc = state->store->desc;
 	int			att = state->store->key.attnum[0] - 1;
+	MemoryContext oldcxt = MemoryContextSwitchTo(state->restart_mcxt);
 	Datum	   *values = palloc(desc->natts * sizeof(Datum));
 	bool	   *isnull = palloc(desc->natts * sizeof(bool));
 	StrataOrderedScan *ordered;
@@ -278,14 +279,11 @@ find_end(StrataScanState *state, bool greatest, Datum *value)
 	if (found)
 	{
 		Form_pg_attribute type = TupleDescAttr(desc, att);
-		MemoryContext oldcxt = MemoryContextSwitchTo(state->restart_mcxt);
 
 		*value = datumCopy(values[att], type->attbyval, type->attlen);
-		MemoryContextSwitchTo(oldcxt);
 	}
 	strata_ordered_end(ordered);
-	pfree(values);
-	pfree(isnull);
+	MemoryContextSwitchTo(oldcxt);
 	return found;
 }
 
