@@ -245,7 +245,9 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 	if (info->pending_rows > 0)
 	{
 		/* the keys of all, the other columns of those within bounds */
-		startup += pending_cost(info, Min((info->key_width + share * info->needed_width) / Max(info->all_width, 1), 1), sorted);
+		double		width = info->key_width + share * info->needed_width;
+
+		startup += pending_cost(info, Min(width / Max(info->all_width, 1), 1), sorted);
 		startup += info->pending_rows * KEY_OPERATORS * cpu_operator_cost + sort_cost(sorted);
 		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
 	}

@@ -298,9 +298,9 @@ strata_leading_comparison(const RowCompareExpr *clause)
 /*
  * Conditions that the B-tree family understands and that follow from this
  * clause on a key column: from a row comparison, and, by the support function
- * of the clause's own function, from LIKE and regular expressions with a fixed prefix, starts_with, subnets.  Whether they
- * follow under the key's collation is for that function to say.  The clause
- * itself stays with the executor.
+ * of the clause's own function, from LIKE and regular expressions with a fixed
+ * prefix, starts_with, subnets.  Whether they follow under the key's collation
+ * is for that function to say.  The clause itself stays with the executor.
  */
 static List *
 derived_conditions(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,

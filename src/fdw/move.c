@@ -106,7 +106,7 @@ strata_move_begin(ModifyTableState *mtstate, ResultRelInfo *source, TupleTableSl
 }
 
 static void
-insert_into_heap(EState *estate, ResultRelInfo *dest, TupleTableSlot *slot, List **recheck)
+insert_into_table(EState *estate, ResultRelInfo *dest, TupleTableSlot *slot, List **recheck)
 {
 	Relation	rel = dest->ri_RelationDesc;
 
@@ -166,7 +166,7 @@ insert_row(ModifyTableState *mtstate, TupleTableSlot *slot, TupleTableSlot *plan
 		slot->tts_tableOid = RelationGetRelid(rel);
 	}
 	else
-		insert_into_heap(estate, dest, slot, &recheck);
+		insert_into_table(estate, dest, slot, &recheck);
 
 	ExecARInsertTriggers(estate, dest, slot, recheck, NULL);
 	list_free(recheck);

@@ -379,28 +379,28 @@ zone_share(PlannerInfo *root, RelOptInfo *rel, const StrataPlanInfo *info)
 
 	foreach (lc, rel->baserestrictinfo)
 	{
-		ZoneClauses new;
+		ZoneClauses found;
 		ZoneClauses *same = NULL;
 
-		if (!zone_clause(root, rel, info, lfirst_node(RestrictInfo, lc), &new))
+		if (!zone_clause(root, rel, info, lfirst_node(RestrictInfo, lc), &found))
 			continue;
 		foreach (lc2, judged)
 		{
 			ZoneClauses *old = (ZoneClauses *) lfirst(lc2);
 
-			if (old->attnum == new.attnum &&new.attnum != 0)
+			if (old->attnum == found.attnum && found.attnum != 0)
 				same = old;
 		}
 		if (same != NULL)
 		{
-			same->clauses = list_concat(same->clauses, new.clauses);
-			same->correlation = Min(same->correlation, new.correlation);
-			same->pieces = Max(same->pieces, new.pieces);
+			same->clauses = list_concat(same->clauses, found.clauses);
+			same->correlation = Min(same->correlation, found.correlation);
+			same->pieces = Max(same->pieces, found.pieces);
 		}
 		else
 		{
 			same = palloc(sizeof(ZoneClauses));
-			*same = new;
+			*same = found;
 			judged = lappend(judged, same);
 		}
 	}
