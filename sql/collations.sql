@@ -1,5 +1,5 @@
 -- What rests on how a collation sorts is not used once that has changed:
--- the key index (a scan answers), zone maps; merges go on without either.
+-- the key index (a scan answers), zone maps; merges go on without either (P59).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS strata;
 RESET client_min_messages;

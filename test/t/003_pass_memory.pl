@@ -1,4 +1,4 @@
-# Peak memory of a pass is flat (L1, L15, L46): when the backlog grows tenfold,
+# Peak memory of a pass is flat (L1, L15, L46, P81): when the backlog grows tenfold,
 # with default caps and without, and when payloads grow from 1 kB to 1 MB.
 # Both what the pass reports and the backend's RssAnon, sampled every 10 ms.
 use strict;

@@ -1,5 +1,5 @@
 # Merging that nobody calls: the two triggers, each alone and turned off (L2, L23,
-# L24), no registration (L28, L29), no user statement that merges (L20), a
+# L24), no registration (L28, L29), no user statement that merges (L20, P75), a
 # restart (L27), views while a merge hangs (L48), what is logged, and an idle
 # server that does nothing (P69).
 use strict;

@@ -1,6 +1,6 @@
 # A store whose merge fails backs off, says why, and stops nobody (L17, L25, L48,
 # L56, L57, P67); blocked stores; orphans; upkeep by workers: compaction, sweep,
-# ANALYZE.
+# ANALYZE (C8).
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;

@@ -1,6 +1,6 @@
 # Sweep and freeze stopped at each of their steps by an error, kill -9, SIGSEGV
 # and termination (P47): nothing is lost, verify is clean, and what was not done
-# is done the next time.  Then burnt xids: autovacuum advances relfrozenxid.
+# is done the next time.  Then burnt xids: autovacuum advances relfrozenxid (P40).
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;

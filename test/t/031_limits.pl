@@ -1,5 +1,5 @@
 # Every SQL block of docs/limits.md does what the page says: it runs, or fails
-# with the SQLSTATE that its first line names (C1 - C4, C6, C7, C10).  What fails
+# with the SQLSTATE that its first line names (P65; C1 - C4, C6, C7, C10).  What fails
 # "before N" is left out from that major version on.
 use strict;
 use warnings;

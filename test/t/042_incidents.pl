@@ -2,7 +2,7 @@
 # brought back (P2), made again (P3, P86), dropped with others (P4); files and
 # messages of databases that go (P5, P6), a server made in template1 (P7), DROP
 # wherever the schemas are (P9), output that is nobody's (P18), libraries (P19),
-# size functions against the disk (P85), memory that cannot be had (P88).
+# size functions against the disk (P85, C9), memory that cannot be had (P88).
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;

@@ -2,7 +2,7 @@
 # script runs on a cluster with heap tables and on one where every table that it
 # creates is replaced by a strata table (test/data/heap_to_strata.sql) while
 # workers merge, and each statement must print the same rows, or fail with the
-# same SQLSTATE (T9, P17, P26, P29, P30, P31, P44, P61; C3, C4, C7).
+# same SQLSTATE (T9, P17, P26, P29, P30, P31, P44, P52, P61; C3, C4, C7).
 #
 # The scripts are not part of this project, and Debian has them only in the
 # source package.  STRATA_PG_SOURCE names a source tree of PostgreSQL 15; test/run
