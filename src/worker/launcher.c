@@ -168,7 +168,6 @@ refresh_databases(void)
 			break;
 		}
 		pg_atomic_write_u64(&place->next_visit, (uint64) first_visit);
-		pg_atomic_write_u64(&place->last_visit, 0);
 		pg_atomic_write_u32(&place->refused, 0);
 		pg_atomic_write_u32(&place->surveyed, 0);
 		pg_write_barrier();
@@ -332,7 +331,6 @@ start_workers(TimestampTz now)
 		/* The worker, or a writer, says when the next is due. */
 		pg_atomic_write_u64(&next->next_visit,
 							(uint64) (now + SECS_PER_HOUR * USECS_PER_SEC));
-		pg_atomic_write_u64(&next->last_visit, (uint64) now);
 		if (!start_worker(pg_atomic_read_u32(&next->oid), now))
 		{
 			pg_atomic_write_u64(&next->next_visit, (uint64) now);

@@ -88,7 +88,6 @@ shared_startup(void)
 		{
 			pg_atomic_init_u32(&strata_shared->databases[i].oid, InvalidOid);
 			pg_atomic_init_u64(&strata_shared->databases[i].next_visit, 0);
-			pg_atomic_init_u64(&strata_shared->databases[i].last_visit, 0);
 			pg_atomic_init_u32(&strata_shared->databases[i].refused, 0);
 			pg_atomic_init_u32(&strata_shared->databases[i].surveyed, 0);
 		}

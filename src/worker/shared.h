@@ -55,7 +55,6 @@ typedef struct StrataSharedDatabase
 {
 	pg_atomic_uint32 oid;		/* 0: free place */
 	pg_atomic_uint64 next_visit;	/* TimestampTz */
-	pg_atomic_uint64 last_visit;	/* TimestampTz a worker was last started at */
 	pg_atomic_uint32 refused;	/* visits in a row without extension */
 	pg_atomic_uint32 surveyed;	/* its stores were looked at for upkeep that was
 								 * due before shared memory was made */

@@ -4,9 +4,9 @@
  *	  Writers that have workers come.
  *
  * Preloaded, a writer brings forward the time of the next visit of its
- * database: to an interval from now with an append, to now, or a second after
- * the last one, with the commit that fills so many generations that the count
- * trigger is reached.  Mostly that is a look at one number in shared memory.
+ * database: to an interval from now with an append, to now with the commit
+ * that fills so many generations that the count trigger is reached.  Mostly
+ * that is a look at one number in shared memory.
  *
  * Not preloaded, there is nobody to tell: the commit that reaches the count
  * trigger starts one worker for the database itself, unless one is there.
@@ -34,13 +34,6 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-/*
- * Commits that reach the count trigger bring a worker this often at most: each
- * is a process to start, and a pass of many generations costs less than one
- * of each.
- */
-#define TRIGGER_PAUSE_SEC	1
-
 /* Stores of which this transaction sealed a generation; in its context. */
 static List *sealed_stores = NIL;
 
@@ -58,17 +51,6 @@ find_my_database(void)
 	if (my_database == NULL || pg_atomic_read_u32(&my_database->oid) != MyDatabaseId)
 		my_database = strata_shared_database(MyDatabaseId);
 	return my_database;
-}
-
-/* When a worker shall come for a store that has reached its count trigger. */
-static TimestampTz
-next_visit(StrataSharedDatabase *database)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz last = (TimestampTz) pg_atomic_read_u64(&database->last_visit);
-
-	/* The clock may have been set back. */
-	return last <= now ? Max(now, last + TRIGGER_PAUSE_SEC * USECS_PER_SEC) : now;
 }
 
 /* StrataLogAppended */
@@ -173,7 +155,7 @@ trigger_xact_callback(XactEvent event, void *arg)
 				StrataSharedDatabase *database = find_my_database();
 
 				if (database != NULL)
-					strata_shared_visit(database, next_visit(database));
+					strata_shared_visit(database, GetCurrentTimestamp());
 			}
 			if (start_worker)
 				(void) RegisterDynamicBackgroundWorker(&prepared, NULL);

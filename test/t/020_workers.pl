@@ -55,23 +55,6 @@ for my $g (1 .. 6) { q1(send_rows('filled', $g * 100, $g * 100 + 250, $g)); }
 wait_for("SELECT pending_generations <= 2 FROM strata.stores WHERE store = 'filled'::regclass", 'filled generations start merges', 10);
 same_rows($node, 'filled', 'filled: rows');
 
-# ---- a writer that reaches it all the time does not start a worker each time ----
-create_pair($node, 'often', "merge_after_generations '1', merge_interval '0', generation_max_rows '200'");
-q1("ALTER SYSTEM SET log_min_messages = 'debug1'; SELECT pg_reload_conf()");
-my $started_log = -s $node->logfile;
-my $started = time;
-for my $g (1 .. 12)
-{
-	q1(send_rows('often', $g * 100, $g * 100 + 250, $g));
-	sleep 0.25;
-}
-my $starts = () = slurp_file($node->logfile, $started_log) =~ /starting background worker process "strata worker/g;
-cmp_ok($starts, '>=', 1, 'workers came');
-cmp_ok($starts, '<=', 2 + time - $started, "$starts workers, at most one a second");
-q1("ALTER SYSTEM RESET log_min_messages; SELECT pg_reload_conf()");
-wait_for(merged('often'), 'all is merged', 10);
-same_rows($node, 'often', 'often: rows');
-
 # ---- everything off ----
 create_pair($node, 'neither', "merge_after_generations '0', merge_interval '0'");
 create_pair($node, 'off', "auto_merge 'off', merge_after_generations '1', merge_interval '1s'");
