@@ -37,7 +37,8 @@ my $pairs = $ENV{STRATA_ROUNDS} // 10;
 my $node = strata_node('latency', fsync => 'off', max_wal_size => '4GB');
 sub q1 { return $node->safe_psql('postgres', $_[0]); }
 
-# Small generations, each of which is a reason to merge: a pass a second.
+# Small generations, each of which is a reason to merge: a worker is at it all
+# the time.
 q1("CREATE FOREIGN TABLE t (id text NOT NULL, n int8, v float8, p text) SERVER strata
 	OPTIONS (key 'id', generation_max_rows '2000', merge_after_generations '1')");
 my $script = $node->basedir . '/append.sql';
