@@ -141,8 +141,10 @@ void
 strata_pass_lock_table(const StrataStore *store, const char *command)
 {
 	/*
-	 * Refused where we hold a stronger lock and somebody waits for that.  By
-	 * itself, a command ends here and waits for nothing.
+	 * Refused where we hold a stronger lock and somebody waits for that.
+	 * Outside a transaction block the command is mostly over here, and all its
+	 * work would be lost; in a function that goes on with the table, the
+	 * deadlock detector has to decide.
 	 */
 	if (ConditionalLockRelationOid(store->ftrelid, AccessShareLock) ||
 		strata_relation_locked(store->ftrelid) || !IsTransactionBlock())
