@@ -49,7 +49,7 @@ extern void strataInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *t
 											  void *coordinate);
 extern void strataShutdownForeignScan(ForeignScanState *node);
 
-/* scan_exec.c, locking rows */
+/* scan_lock.c */
 extern RowMarkType strataGetForeignRowMarkType(RangeTblEntry *rte, LockClauseStrength strength);
 extern void strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
 									TupleTableSlot *slot, bool *updated);

@@ -216,6 +216,12 @@ extern void strata_count_next(StrataScanState *state, TupleTableSlot *slot);
 extern StrataReadStats strata_scan_stats(StrataScanState *state);
 extern void strata_scan_tell(StrataScanState *state);
 
+/* scan_lock.c; state->view is there when a row is locked */
+extern void strata_scan_prepare_locking(StrataScanState *state, ForeignScanState *node,
+										ForeignScan *plan);
+extern bool strata_scan_lock(StrataScanState *state, ForeignScanState *node,
+							 TupleTableSlot *slot);
+
 /* scan_range.c */
 extern void strata_range_begin(StrataScanState *state, List *private, List *exprs,
 							   PlanState *parent);
