@@ -17,11 +17,9 @@
 #include "merge/verify_private.h"
 
 #include "compat.h"
+#include "pause.h"
 
-#include "access/genam.h"
-#include "access/itup.h"
-#include "access/nbtree.h"
-#include "access/relscan.h"
+#include "access/stratnum.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
@@ -29,7 +27,6 @@
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
 /* Faults of one kind told one by one; a broken index has millions. */
@@ -221,26 +218,23 @@ verify_keys_index_tuple(VerifyKeys *keys, const Datum *values, uint64 tid)
 }
 
 /*
- * Read the index from end to end.
+ * Read the index from end to end, without holding a page between two entries:
+ * on a standby replay may want it.
  */
 static void
-verify_keys_index(VerifyKeys *keys, Oid indexoid)
+verify_keys_index(VerifyKeys *keys, Oid index)
 {
 	StrataVerify *verify = keys->verify;
-	Relation	index = index_open(indexoid, AccessShareLock);
-	IndexScanDesc scan = strata_index_beginscan(verify->storage, index, GetActiveSnapshot(), 0);
-	ItemPointer tid;
+	StrataIndexRange *range = strata_keyindex_range_begin(verify->storage, index, NULL, 0, false);
+	Datum		values[INDEX_MAX_KEYS];
+	ItemPointerData tid;
 
-	scan->xs_want_itup = true;
-	index_rescan(scan, NULL, 0, NULL, 0);
-	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
+	while (strata_keyindex_range_next(range, values, &tid))
 	{
-		StrataRowGroup *group = strata_manifest_group(verify->manifest, strata_tid_group(tid));
-		uint32		row = strata_tid_row(tid);
-		Datum		values[INDEX_MAX_KEYS];
-		bool		isnull[INDEX_MAX_KEYS];
+		StrataRowGroup *group = strata_manifest_group(verify->manifest, strata_tid_group(&tid));
+		uint32		row = strata_tid_row(&tid);
 
-		CHECK_FOR_INTERRUPTS();
+		STRATA_PAUSE("verify-index");
 		if (group == NULL || (row < group->ref.rows && strata_row_deleted(group, row)))
 			continue;
 		if (row >= group->ref.rows)
@@ -251,13 +245,11 @@ verify_keys_index(VerifyKeys *keys, Oid indexoid)
 									row, group->number, group->ref.rows);
 			continue;
 		}
-		index_deform_tuple(scan->xs_itup, scan->xs_itupdesc, values, isnull);
 		verify_keys_index_tuple(keys, values, (uint64) group->number << 16 | row);
 	}
 	while (keys->have_base)
 		verify_keys_missing(keys);
-	index_endscan(scan);
-	index_close(index, AccessShareLock);
+	strata_keyindex_range_end(range);
 }
 
 static void

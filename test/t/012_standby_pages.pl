@@ -113,6 +113,22 @@ same_pages('in the end');
 	$reader->quit;
 }
 
+# Nor does verify, while it looks at what it found there.
+{
+	$node->safe_psql('postgres', "DELETE FROM t WHERE run_id = 5; DELETE FROM t_heap WHERE run_id = 5");
+	drain($node, 't');
+	caught_up();
+	pause_arm($standby, 'verify-index', 'hang');
+	my $reader = $standby->background_psql('postgres', on_error_stop => 0);
+	$reader->query_until(qr/started/, "\\echo started\nSELECT 'faults: ' || count(*) FROM strata.verify('t');\n");
+	pause_wait($standby, 'verify-index');
+	cmp_ok($node->safe_psql('postgres', "SELECT index_tids_removed FROM strata.sweep('t')"), '>', 0, 'verify: TIDs went');
+	caught_up();
+	pause_clear($standby, 'verify-index');
+	is($reader->query('SELECT 1'), "faults: 0\n1", 'verify: it goes on');
+	$reader->quit;
+}
+
 # TRUNCATE replays as well; owner numbers go on.
 sub next_owner { return unpack 'Q<', pack 'H16', $node->safe_psql('postgres', "SELECT encode(substr(get_raw_page('$storage', 1), 25, 8), 'hex')"); }
 my $owner = next_owner();

@@ -21,7 +21,7 @@ use Time::HiRes qw(sleep time);
 my $elsewhere = qr/^(?:
 	log-(?:row|append|link|extent|flush|group|judge|outcome|prepare)-.*|
 	manifest-(?:store-created|storage-dropped|tablespace-moved|truncate-.*)|
-	repair-.*|shorten-.*|
+	repair-.*|shorten-.*|verify-.*|
 	storage-(?:initialize.*|run-before-record))$/x;
 
 my %points;
