@@ -86,16 +86,18 @@ bool
 strata_move_begin(ModifyTableState *mtstate, ResultRelInfo *source, TupleTableSlot *slot)
 {
 	EState	   *estate = mtstate->ps.state;
+	const TransitionCaptureState *capture = mtstate->mt_transition_capture;
 	HeapTupleData old;
 
 	Assert(mtstate->operation == CMD_UPDATE);
 	if (source == mtstate->rootResultRelInfo)
 		ExecPartitionCheckEmitError(source, slot, estate);
 
-	/* core refuses transition tables of foreign partitions here */
-	if (mtstate->mt_transition_capture != NULL)
-		ExecARUpdateTriggers(estate, source, NULL, NULL, NULL, NULL, NULL, NIL,
-							 mtstate->mt_transition_capture, false);
+	/* as core does, in later minor versions, for a row that stays */
+	if (capture != NULL && (capture->tcs_update_old_table || capture->tcs_update_new_table))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot collect transition tuples from child foreign tables")));
 
 	set_up_routing(mtstate);
 	ExecMaterializeSlot(slot);
