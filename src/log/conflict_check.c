@@ -107,13 +107,25 @@ bool
 strata_lock_new_key(StrataStore *store, Relation storage, StrataJudgeKey *key)
 {
 	Oid			relid = RelationGetRelid(storage);
+	bool		locked = false;
+	bool		acquired = false;
+	bool		exists = false;
 
-	if (key->unique && strata_lock_key(relid, key->hash, ExclusiveLock, true, NULL))
-		return false;
-	if (key->unique && strata_judge_keys(store, storage, key, 1) != NULL)
-		return true;
-	(void) strata_lock_key(relid, key->hash, ExclusiveLock, false, NULL);
-	return false;
+	if (key->unique)
+	{
+		locked = strata_lock_key(relid, key->hash, ExclusiveLock, true, &acquired);
+		if (!locked || key->skips)
+			exists = strata_judge_keys(store, storage, key, 1) != NULL;
+	}
+	if (!locked && !exists)
+	{
+		(void) strata_lock_key(relid, key->hash, ExclusiveLock, false, &acquired);
+		if (key->skips)
+			exists = strata_judge_keys(store, storage, key, 1) != NULL;
+	}
+	if (exists && acquired)
+		strata_unlock_key(relid, key->hash, ExclusiveLock);
+	return exists;
 }
 
 const Datum *

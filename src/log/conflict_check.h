@@ -83,6 +83,9 @@ extern const Datum *strata_judge_keys(StrataStore *store, Relation storage,
  * he locked the row, changes it, or is about to put one.  As with a unique
  * index, a row that is there and that nobody changes is a duplicate at once,
  * whoever has locked it; that is returned (true), and the lock may be missing.
+ * A key that was locked without waiting is judged when its row is linked; one
+ * with skips set is judged here in any case, and not left locked by this when
+ * it has a row.
  */
 extern bool strata_lock_new_key(StrataStore *store, Relation storage, StrataJudgeKey *key);
 

@@ -89,7 +89,7 @@ static void raise_kept_error(StrataMemtable *memtable) pg_attribute_noreturn();
 static void drop_memtable(StrataMemtable *memtable);
 static bool put_row(StrataMemtable *memtable, StrataOnDuplicate mode, Datum *values, bool *isnull,
 					uint16 marks);
-static bool lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues);
+static bool lock_new_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues, bool skips);
 static StrataMemRow *find_row(StrataMemtable *memtable, StrataMemShard *shard, uint32 hash,
 							  const Datum *keyvalues);
 static StrataMemRow *copy_row(StrataMemtable *memtable, TupleDesc desc, const Datum *values,
@@ -252,7 +252,7 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 				return false;
 			if (old == NULL)
 			{
-				if (!lock_if_free(memtable, hash, keyvalues))
+				if (!lock_new_key(memtable, hash, keyvalues, true))
 					return false;
 
 				/*
@@ -290,32 +290,19 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 }
 
 /*
- * Lock the key if it has no row; as for a unique index, one that is there and
- * that nobody changes is one, whoever has locked it.
+ * Lock the key of a row that is to be put where none is.  One that is there is
+ * an error; with skips, false.
  */
 static bool
-lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues)
+lock_new_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues, bool skips)
 {
 	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
 	Relation	storage = relation_open(memtable->storage, NoLock);
-	StrataJudgeKey key = {0};
-	bool		locked;
-	bool		acquired;
-	bool		exists;
+	StrataJudgeKey key = {.hash = hash, .unique = true, .skips = skips, .values = keyvalues};
+	bool		exists = strata_lock_new_key(memtable->store, storage, &key);
 
-	key.hash = hash;
-	key.unique = true;
-	key.skips = true;
-	key.values = keyvalues;
-	locked = strata_lock_key(memtable->storage, hash, ExclusiveLock, true, &acquired);
-	exists = strata_judge_keys(memtable->store, storage, &key, 1) != NULL;
-	if (!exists && !locked)
-	{
-		(void) strata_lock_key(memtable->storage, hash, ExclusiveLock, false, &acquired);
-		exists = strata_judge_keys(memtable->store, storage, &key, 1) != NULL;
-	}
-	if (exists && acquired)
-		strata_unlock_key(memtable->storage, hash, ExclusiveLock);
+	if (exists && !skips)
+		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
 	relation_close(storage, NoLock);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextReset(memtable->temp_mcxt);
@@ -325,18 +312,8 @@ lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues)
 void
 strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues)
 {
-	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
-	Relation	storage = relation_open(memtable->storage, NoLock);
-	StrataJudgeKey key = {0};
-
-	key.hash = strata_key_hash(&memtable->store->key, keyvalues);
-	key.unique = true;
-	key.values = keyvalues;
-	if (strata_lock_new_key(memtable->store, storage, &key))
-		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
-	relation_close(storage, NoLock);
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextReset(memtable->temp_mcxt);
+	(void) lock_new_key(memtable, strata_key_hash(&memtable->store->key, keyvalues), keyvalues,
+						false);
 }
 
 /* Put row or tombstone in the place of one that was read. */
