@@ -209,7 +209,7 @@ typedef struct Newer
 {
 	StrataRowLocker *locker;
 	const ItemPointerData *tid;
-	bool		one;			/* a committed one is enough */
+	bool		any_decides;	/* one committed version is enough */
 	StrataVersion *versions;
 	int			n;
 	int			max;
@@ -240,7 +240,7 @@ add_newer(const StrataVersion *version, void *arg)
 			MemoryContextAlloc(newer->locker->mcxt, newer->max * sizeof(StrataVersion));
 	}
 	newer->versions[newer->n++] = *version;
-	return !newer->one ||
+	return !newer->any_decides ||
 		strata_pending_outcome(view->pending, version->entry) != STRATA_XID_COMMITTED;
 }
 
@@ -362,7 +362,7 @@ follow(StrataRowLocker *locker, const Newer *newer, const StrataPendingEntry **r
 			state = STRATA_ROW_GONE;
 		else
 			state = STRATA_ROW_CHANGED;
-		if (newer->one ||
+		if (newer->any_decides ||
 			(state == STRATA_ROW_GONE && !(version->tombstone && (marks & STRATA_ROW_REKEYED))))
 			return state;
 	}
@@ -393,7 +393,7 @@ look(StrataRowLocker *locker, StrataKeyProbe *probe, const ItemPointerData *tid,
 		newer.locker = locker;
 		newer.tid = tid;
 		/* of a row that only has to be there, it matters how it came */
-		newer.one = IsolationUsesXactSnapshot() && !locker->key_share;
+		newer.any_decides = IsolationUsesXactSnapshot() && !locker->key_share;
 		find_newer(locker, probe, &newer);
 		if (newer.n == 0)
 			return STRATA_ROW_SAME;
