@@ -28,6 +28,7 @@
 
 #include "merge/budget.h"
 
+#include "base/cache.h"
 #include "compat.h"
 
 #include "miscadmin.h"
@@ -91,15 +92,9 @@ strata_budget_shmem_init(void)
 	ConditionVariableInit(&budget->released);
 }
 
-/* Leave the line, and give back what is held. */
+/* Leave the line, and give back what is held, if anything. */
 static void
-budget_leave(int code, Datum arg)
-{
-	strata_budget_release();
-}
-
-void
-strata_budget_release(void)
+budget_release(void)
 {
 	if (budget == NULL || (held == 0 && place < 0))
 		return;
@@ -116,6 +111,12 @@ strata_budget_release(void)
 	held = 0;
 	place = -1;
 	ConditionVariableBroadcast(&budget->released);
+}
+
+static void
+budget_leave(int code, Datum arg)
+{
+	budget_release();
 }
 
 /*
@@ -162,14 +163,14 @@ budget_try(uint64 bytes)
 	return held > 0;
 }
 
-void
-strata_budget_take(uint64 bytes, StrataBudgetTick tick, void *arg)
+static void
+budget_take(uint64 bytes, StrataBudgetAction tick, void *arg)
 {
 	if (budget == NULL || bytes == 0)
 		return;
 	Assert(held == 0);
 
-	/* The end of the session gives back what the caller's PG_CATCH does not. */
+	/* What ends the session is no error. */
 	if (!exit_registered)
 	{
 		before_shmem_exit(budget_leave, (Datum) 0);
@@ -187,21 +188,37 @@ strata_budget_take(uint64 bytes, StrataBudgetTick tick, void *arg)
 			(void) ConditionVariableTimedSleep(&budget->released, BUDGET_TICK_MSEC,
 											   strata_wait_event("StrataMergeMemory"));
 			CHECK_FOR_INTERRUPTS();
-			if (tick != NULL)
-				tick(arg);
+			tick(arg);
 		}
 		ConditionVariableCancelSleep();
 	}
 	PG_CATCH();
 	{
 		ConditionVariableCancelSleep();
-		strata_budget_release();
+		budget_release();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
 	/* The next in line may fit beside us. */
 	ConditionVariableBroadcast(&budget->released);
+}
+
+void
+strata_budget_run(uint64 bytes, StrataBudgetAction tick, StrataBudgetAction action, void *arg)
+{
+	budget_take(bytes, tick, arg);
+	PG_TRY();
+	{
+		strata_cache_closed = true;
+		action(arg);
+	}
+	PG_FINALLY();
+	{
+		strata_cache_closed = false;
+		budget_release();
+	}
+	PG_END_TRY();
 }
 
 void

@@ -23,16 +23,15 @@ extern Size strata_budget_shmem_size(void);
 extern void strata_budget_shmem_init(void);
 
 /*
- * Take bytes of the budget, all at once (more than there is stands for all of
- * it), waiting in line.  The caller holds nothing of the budget.  tick (may be
- * NULL) is called now and then while waiting; it and interrupts may raise
- * errors, after which nothing is held.
+ * Run action with bytes of the budget, taken all at once (more than there is
+ * stands for all of it), waiting in line.  The caller has nothing of the budget,
+ * and nothing is held afterwards, whatever error is raised.  tick is called now
+ * and then while waiting, and may raise one.  The action adds nothing to the
+ * backend's row group cache.  Both get arg.
  */
-typedef void (*StrataBudgetTick)(void *arg);
-extern void strata_budget_take(uint64 bytes, StrataBudgetTick tick, void *arg);
-
-/* Give back what is held, if anything. */
-extern void strata_budget_release(void);
+typedef void (*StrataBudgetAction)(void *arg);
+extern void strata_budget_run(uint64 bytes, StrataBudgetAction tick, StrataBudgetAction action,
+							  void *arg);
 
 /* What is taken now, and how many wait. */
 extern void strata_budget_state(uint64 *taken, int *waiters);

@@ -38,7 +38,6 @@
  */
 #include "merge/merge.h"
 
-#include "base/cache.h"
 #include "base/codec.h"
 #include "merge/budget.h"
 #include "merge/output.h"
@@ -78,6 +77,7 @@ typedef struct Compact
 	uint64		bytes;			/* of the chosen ones that are read */
 	uint32		nread;
 	uint64		rows;			/* live ones of these */
+	StrataShorten *plan;		/* NULL: nothing is moved */
 	uint64		ticks;
 } Compact;
 
@@ -314,10 +314,12 @@ compact_rewrite(Compact *compact)
 	compact->result->bytes_written = compact->record.bytes_written;
 }
 
-/* Everything after the choice, within the budget. */
+/* StrataBudgetAction: everything after the choice. */
 static void
-compact_do(Compact *compact, StrataShorten *plan)
+compact_do(void *arg)
 {
+	Compact    *compact = (Compact *) arg;
+	StrataShorten *plan = compact->plan;
 	int64		max_bytes = compact->max_bytes;
 
 	strata_meta_begin_pass(compact->env->storage, GetTopFullTransactionId());
@@ -344,7 +346,6 @@ strata_compact_pass(Oid ftrelid, int64 max_bytes, int64 growth, bool thorough,
 {
 	StrataPassEnv env;
 	Compact    *compact;
-	StrataShorten *plan;
 
 	memset(out, 0, sizeof(*out));
 	if (!strata_pass_enter(&env, ftrelid, "strata.compact()", nowait))
@@ -360,26 +361,13 @@ strata_compact_pass(Oid ftrelid, int64 max_bytes, int64 growth, bool thorough,
 
 	compact->max_bytes = max_bytes < 0 ? env.store->options->merge_max_bytes : max_bytes;
 	compact_choose(compact, growth);
-	plan = thorough ? strata_shorten_plan(env.store, env.storage, env.manifest, compact->chosen) :
-					  NULL;
-	if (out->row_groups_read > 0 || (plan != NULL && strata_shorten_moves(plan) > 0))
+	if (thorough)
+		compact->plan = strata_shorten_plan(env.store, env.storage, env.manifest, compact->chosen);
+	if (out->row_groups_read > 0 ||
+		(compact->plan != NULL && strata_shorten_moves(compact->plan) > 0))
 	{
 		strata_progress_start(STRATA_PHASE_WAIT, (uint32) compact->nread, compact->bytes);
-		strata_budget_take(strata_output_memory(env.store), compact_tick, compact);
-		strata_cache_closed = true;
-		PG_TRY();
-		{
-			compact_do(compact, plan);
-		}
-		PG_CATCH();
-		{
-			strata_cache_closed = false;
-			strata_budget_release();
-			PG_RE_THROW();
-		}
-		PG_END_TRY();
-		strata_cache_closed = false;
-		strata_budget_release();
+		strata_budget_run(strata_output_memory(env.store), compact_tick, compact_do, compact);
 
 		compact->record.ended = GetCurrentTimestamp();
 		compact->record.row_groups_written = out->row_groups_written;

@@ -45,7 +45,6 @@
  */
 #include "merge/merge.h"
 
-#include "base/cache.h"
 #include "base/codec.h"
 #include "merge/budget.h"
 #include "merge/output.h"
@@ -489,16 +488,19 @@ pass_flip(StrataPass *pass)
 }
 
 /*
- * Everything after the choice, in pass->mcxt.
+ * StrataBudgetAction: everything after the choice, in pass->mcxt.
  */
 static void
-pass_fold(StrataPass *pass)
+pass_fold(void *arg)
 {
+	StrataPass *pass = (StrataPass *) arg;
 	StrataStore *store = pass->store;
 	StrataPassRecord *record = pass->record;
 	bool		keyed = store->key.natts > 0;
 	bool		index_present = false;
 	Oid			index = InvalidOid;
+
+	STRATA_PAUSE("pass-after-budget");
 
 	/*
 	 * From here on readers that do not see this transaction must know that
@@ -566,28 +568,6 @@ pass_fold(StrataPass *pass)
 }
 
 /*
- * Fold with what the budget gave, leaving the row group cache to readers.
- */
-static void
-pass_fold_in_budget(StrataPass *pass)
-{
-	strata_cache_closed = true;
-	PG_TRY();
-	{
-		pass_fold(pass);
-	}
-	PG_CATCH();
-	{
-		strata_cache_closed = false;
-		strata_budget_release();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	strata_cache_closed = false;
-	strata_budget_release();
-}
-
-/*
  * Fold a bounded run of sealed generations.
  */
 bool
@@ -639,10 +619,8 @@ strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 	if (pass->choice->ngenerations > 0)
 	{
 		strata_progress_start(STRATA_PHASE_WAIT, pass->choice->ngenerations, pass->choice->bytes);
-		strata_budget_take(pass->choice->memory + strata_output_memory(pass->store),
-						   pass_tick, pass);
-		STRATA_PAUSE("pass-after-budget");
-		pass_fold_in_budget(pass);
+		strata_budget_run(pass->choice->memory + strata_output_memory(pass->store),
+						  pass_tick, pass_fold, pass);
 		out->ended = GetCurrentTimestamp();
 		strata_manifest_add_pass(pass->store, out);
 		CommandCounterIncrement();

@@ -16,7 +16,6 @@
  */
 #include "merge/repair_private.h"
 
-#include "base/cache.h"
 #include "base/dictionary.h"
 #include "merge/budget.h"
 #include "merge/output.h"
@@ -221,9 +220,18 @@ repair_superseded(uint32 group, uint32 row, bool tombstone, void *arg)
 }
 
 /* Write what can be read of damaged row groups into new ones. */
-static void
-rewrite_groups(StrataRepair *repair, List *damaged)
+typedef struct RewriteGroups
 {
+	StrataRepair *repair;
+	List	   *damaged;		/* DamagedGroup */
+} RewriteGroups;
+
+/* StrataBudgetAction */
+static void
+rewrite_groups(void *arg)
+{
+	StrataRepair *repair = ((RewriteGroups *) arg)->repair;
+	List	   *damaged = ((RewriteGroups *) arg)->damaged;
 	StrataSupersede *supersede = NULL;
 	StrataOutput output;
 	bool		present = false;
@@ -271,23 +279,6 @@ rewrite_groups(StrataRepair *repair, List *damaged)
 		strata_supersede_finish(supersede, repair_superseded, strata_repair_tick, NULL,
 								&repair->record);
 	CommandCounterIncrement();
-}
-
-static void
-rewrite_groups_in_budget(StrataRepair *repair, List *damaged)
-{
-	strata_budget_take(strata_output_memory(repair->store), strata_repair_tick, NULL);
-	strata_cache_closed = true;
-	PG_TRY();
-	{
-		rewrite_groups(repair, damaged);
-	}
-	PG_FINALLY();
-	{
-		strata_cache_closed = false;
-		strata_budget_release();
-	}
-	PG_END_TRY();
 }
 
 /* A dictionary to be read, for strata_attempt. */
@@ -365,5 +356,10 @@ strata_repair_base(StrataRepair *repair)
 	/* Row groups that are written now must not use them. */
 	repair_dictionaries(repair);
 	if (damaged != NIL)
-		rewrite_groups_in_budget(repair, damaged);
+	{
+		RewriteGroups rewrite = {repair, damaged};
+
+		strata_budget_run(strata_output_memory(repair->store), strata_repair_tick,
+						  rewrite_groups, &rewrite);
+	}
 }
