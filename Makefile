@@ -6,7 +6,7 @@ MODULE_big = strata
 DATA = strata--1.0.sql
 PGFILEDESC = "strata - log-structured storage for foreign tables"
 
-OBJS_storage = page.o metapage.o extent.o locks.o conflict.o salvage.o relation_am.o
+OBJS_storage = page.o metapage.o extent.o locks.o conflict.o subtransaction.o salvage.o relation_am.o
 OBJS_manifest = options.o key.o store.o columns.o catalog.o deletes.o dictionaries.o manifest.o manifest_read.o manifest_write.o versions.o \
 	create.o alter.o layers.o checks.o tablespace.o truncate.o lifecycle.o
 OBJS_base = codec.o encode.o footer.o rowgroup_writer.o rowgroup_finish.o rowgroup_reader.o rowgroup_check.o dictionary.o dictionary_train.o zones.o cache.o collation.o keyindex.o

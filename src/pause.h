@@ -17,7 +17,7 @@
  *	segv		abort with SIGSEGV
  *	sleep N		sleep N milliseconds
  *
- * docs/internals.md lists every point and what its test proves.
+ * What a point is for is told where it stands; grep -rn STRATA_PAUSE src finds them.
  *
  * IDENTIFICATION
  *	  src/pause.h

@@ -59,6 +59,7 @@
 #include "pause.h"
 #include "storage/extent.h"
 #include "storage/metapage.h"
+#include "storage/subtransaction.h"
 
 #include "access/generic_xlog.h"
 #include "access/transam.h"
@@ -66,7 +67,6 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 /*
@@ -355,6 +355,22 @@ append_entry(AppendRequest *request)
 		strata_tail_prepare(request->storage, request->shard);
 }
 
+typedef struct CoveredAppend
+{
+	void (*action)(AppendRequest *request);
+	AppendRequest *request;
+} CoveredAppend;
+
+/* StrataAction */
+static void
+append_with_new_xid(void *arg)
+{
+	CoveredAppend *covered = (CoveredAppend *) arg;
+
+	(void) GetCurrentTransactionId();
+	covered->action(covered->request);
+}
+
 /*
  * Run action so that its records carry an xid at least as new as fxid.
  *
@@ -368,8 +384,8 @@ static void
 with_covering_xid(uint64 fxid, void (*action)(AppendRequest *request), AppendRequest *request)
 {
 	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(fxid));
-	MemoryContext mcxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	CoveredAppend covered = {action, request};
+	ErrorData  *error;
 
 	/* The xid that is assigned here, if none was, is the newest. */
 	if (!TransactionIdPrecedes(GetCurrentTransactionId(), xid))
@@ -379,29 +395,9 @@ with_covering_xid(uint64 fxid, void (*action)(AppendRequest *request), AppendReq
 	}
 
 	/* Only a subtransaction that begins now gets a newer xid. */
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(mcxt);
-	PG_TRY();
-	{
-		(void) GetCurrentTransactionId();
-		action(request);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(mcxt);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(mcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(mcxt);
-		CurrentResourceOwner = owner;
+	error = strata_subtransaction(append_with_new_xid, &covered);
+	if (error != NULL)
 		ReThrowError(error);
-	}
-	PG_END_TRY();
 }
 
 StrataPosition

@@ -40,7 +40,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -188,36 +187,35 @@ inspect_store(InspectStore *store, InspectRows rows, ReturnSetInfo *rsinfo)
 	return true;
 }
 
+typedef struct InspectCall
+{
+	InspectStore *store;
+	InspectRows rows;
+	ReturnSetInfo *rsinfo;
+	bool		done;
+} InspectCall;
+
+/* StrataAction */
+static void
+inspect_call(void *arg)
+{
+	InspectCall *call = (InspectCall *) arg;
+
+	call->done = inspect_store(call->store, call->rows, call->rsinfo);
+}
+
 /* The same in a subtransaction, where an error becomes a warning. */
 static bool
 inspect_store_guarded(InspectStore *store, InspectRows rows, ReturnSetInfo *rsinfo)
 {
-	MemoryContext old_mcxt = CurrentMemoryContext;
-	ResourceOwner old_owner = CurrentResourceOwner;
-	MemoryContext mcxt = AllocSetContextCreate(old_mcxt, "strata inspect",
+	InspectCall call = {store, rows, rsinfo, false};
+	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata inspect",
 											   ALLOCSET_DEFAULT_SIZES);
-	volatile bool done = false;
+	MemoryContext old_mcxt = MemoryContextSwitchTo(mcxt);
+	ErrorData  *error = strata_subtransaction(inspect_call, &call);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(mcxt);
-	PG_TRY();
+	if (error != NULL)
 	{
-		done = inspect_store(store, rows, rsinfo);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(old_mcxt);
-		CurrentResourceOwner = old_owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(old_mcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(old_mcxt);
-		CurrentResourceOwner = old_owner;
-
 		if (strata_error_is_transient(error->sqlerrcode))
 			ReThrowError(error);
 		ereport(WARNING,
@@ -225,12 +223,10 @@ inspect_store_guarded(InspectStore *store, InspectRows rows, ReturnSetInfo *rsin
 				 errmsg("could not look at the store of foreign table %u: %s",
 						store->ftrelid, error->message),
 				 errhint("strata.verify() tells more.")));
-		FreeErrorData(error);
-		done = false;
 	}
-	PG_END_TRY();
+	MemoryContextSwitchTo(old_mcxt);
 	MemoryContextDelete(mcxt);
-	return done;
+	return error == NULL && call.done;
 }
 
 /*

@@ -27,11 +27,9 @@
 #include "storage/salvage.h"
 
 #include "access/generic_xlog.h"
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/smgr.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 
 /*
  * An owner id may have been given to an extent that was never written and that
@@ -64,36 +62,15 @@ strata_error_is_transient(int sqlerrcode)
 char *
 strata_attempt(StrataAction action, void *arg)
 {
-	MemoryContext mcxt = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	char	   *volatile message = NULL;
+	ErrorData  *error = strata_subtransaction(action, arg);
+	char	   *message;
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(mcxt);
-	PG_TRY();
-	{
-		action(arg);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(mcxt);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(mcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(mcxt);
-		CurrentResourceOwner = owner;
-
-		if (strata_error_is_transient(error->sqlerrcode))
-			ReThrowError(error);
-		message = pstrdup(error->message);
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
+	if (error == NULL)
+		return NULL;
+	if (strata_error_is_transient(error->sqlerrcode))
+		ReThrowError(error);
+	message = pstrdup(error->message);
+	FreeErrorData(error);
 	return message;
 }
 

@@ -12,6 +12,7 @@
 #define STRATA_SALVAGE_H
 
 #include "storage/page.h"
+#include "storage/subtransaction.h"
 
 /*
  * Is an error caught while looking at a store about something else (cancelled,
@@ -20,11 +21,9 @@
 extern bool strata_error_is_transient(int sqlerrcode);
 
 /*
- * Run action in a subtransaction.  Returns NULL, or the message of the error
- * that it raised, in CurrentMemoryContext; transient errors are raised again.
- * What the action allocates in the current context stays.
+ * strata_subtransaction that returns the message of the error alone; transient
+ * errors are raised again.
  */
-typedef void (*StrataAction)(void *arg);
 extern char *strata_attempt(StrataAction action, void *arg);
 
 typedef enum StrataPageState
