@@ -121,6 +121,8 @@ typedef struct StrataSharedStore
 	TimestampTz last_merge;		/* 0: none */
 
 	/* what upkeep is due */
+	bool		survey_due;		/* the look at it when its database was surveyed
+								 * failed */
 	bool		compact_due;
 	TimestampTz settle_at;		/* if nothing is merged before; 0: no need */
 	int			vain_settles;	/* in a row: nothing came of it */

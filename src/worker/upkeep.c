@@ -238,9 +238,12 @@ step_survey(StrataDebt *debt)
 	StrataStore *store;
 	Relation	storage;
 
-	survey_pays = false;
-	if (!strata_worker_open_store(debt->store, AccessShareLock, &store, &storage))
+	pass_ran = strata_worker_open_store(debt->store, AccessShareLock, &store, &storage);
+	if (!pass_ran)
+	{
+		strata_worker_note_due(GetCurrentTimestamp() + STRATA_WORKER_DELAY_SEC * USECS_PER_SEC);
 		return;
+	}
 	if (store->options->auto_merge)
 	{
 		StrataManifest *manifest;
@@ -260,23 +263,30 @@ step_survey(StrataDebt *debt)
 	strata_store_close(store);
 }
 
-void
+bool
 strata_worker_survey(StrataDebt *debt)
 {
 	StrataSharedStore *shared;
 
-	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_survey) || !survey_pays ||
-		!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
-		return;
+	/* what holds for a store that was dropped just now: there is no step */
+	pass_ran = true;
+	survey_pays = false;
+	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_survey) || !pass_ran)
+		return false;
+	if (!survey_pays)
+		return true;
+	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
+		return false;
 	shared = strata_store_lock(debt->store, true);
 	if (shared == NULL)
-		return;
+		return true;
 	if (shared->last_merge == 0 && shared->settle_at == 0)
 	{
 		shared->settle_at = GetCurrentTimestamp() + store_quiet_sec * USECS_PER_SEC;
 		shared->settled_bytes = store_bytes;
 	}
 	strata_store_unlock();
+	return true;
 }
 
 static bool

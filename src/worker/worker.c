@@ -492,6 +492,21 @@ bound_caches(void)
 	}
 }
 
+/*
+ * Is the store still to be surveyed when the round that surveys all is over?
+ * What is known of a store is not made for one that has been.
+ */
+static void
+note_survey(Oid ftrelid, bool due)
+{
+	StrataSharedStore *shared = strata_store_lock(ftrelid, due);
+
+	if (shared == NULL)
+		return;
+	shared->survey_due = due;
+	strata_store_unlock();
+}
+
 static void
 look_at(Oid ftrelid, bool survey, List **due)
 {
@@ -503,8 +518,11 @@ look_at(Oid ftrelid, bool survey, List **due)
 	StrataGrowth growth;
 	StrataDebt *debt;
 
+	survey = survey || (have && known.survey_due);
 	if (have && known.next_try > now)
 	{
+		if (survey)
+			note_survey(ftrelid, true);
 		strata_worker_note_due(known.next_try);
 		return;
 	}
@@ -513,11 +531,20 @@ look_at(Oid ftrelid, bool survey, List **due)
 	debt->store = ftrelid;
 	debt->due = STRATA_NEVER;
 	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_look))
-		return;
-
-	if (survey && debt->trigger == STRATA_TRIGGER_NONE && debt->oldest == 0)
 	{
-		strata_worker_survey(debt);
+		if (survey)
+			note_survey(ftrelid, true);
+		return;
+	}
+
+	if (survey)
+	{
+		bool		pending = debt->trigger != STRATA_TRIGGER_NONE || debt->oldest != 0;
+		bool		done = pending || strata_worker_survey(debt);
+
+		note_survey(ftrelid, !done);
+		if (!done)
+			return;
 		have = strata_store_look(ftrelid, &known);
 	}
 

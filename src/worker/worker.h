@@ -144,9 +144,10 @@ extern TimestampTz strata_upkeep_at(const StrataSharedStore *shared);
 
 /*
  * Have a store of which nothing is pending settled, if that pays and no merge
- * has told so since the server started.
+ * has told so since the server started.  False: the look failed, or did not get
+ * its lock; it is due again.
  */
-extern void strata_worker_survey(StrataDebt *debt);
+extern bool strata_worker_survey(StrataDebt *debt);
 
 /* After a merge: see what it left to be done.  False: failed. */
 extern bool strata_worker_take_stock(StrataDebt *debt);

@@ -258,6 +258,31 @@ for (1 .. 30)
 is($is, $was, "which ends ($is)");
 unlike($is, qr/steady|spread/, 'and is not done where there is nothing to gain');
 same_rows($node, 'far', 'settled after a restart: rows');
+
+# Also when that look fails at first, at either of its steps.
+q1('DROP FOREIGN TABLE steady, spread');
+for my $step ('look', 'survey')
+{
+	q1('ALTER SYSTEM SET strata.max_workers = 0');
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM strata.workers") or die 'a worker stays';
+	fill(3);
+	is(q1($cut), 'f', "failed $step: there is something to gain");
+	q1("ALTER SYSTEM SET strata.max_workers = 1");
+	pause_arm($node, 'worker-step', 'error') if $step eq 'look';
+	pause_arm($node, 'worker-step-done', 'hold') if $step eq 'survey';
+	my $offset = -s $node->logfile;
+	$node->restart;
+	if ($step eq 'survey')
+	{
+		pause_wait($node, 'worker-step-done');
+		pause_arm($node, 'worker-step', 'error');
+		pause_clear($node, 'worker-step-done');
+	}
+	ok($node->poll_query_until('postgres', $cut), "failed $step: settled all the same");
+	like(slurp_file($node->logfile, $offset), qr/inspection of public.far failed \(1 in a row\)/, "failed $step: it did fail");
+}
+same_rows($node, 'far', 'after failed looks: rows');
 q1("ALTER FOREIGN TABLE far OPTIONS (SET auto_merge 'off'); ALTER SYSTEM SET strata.max_workers = 0");
 $node->reload;
 $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM strata.workers") or die 'a worker stays';
