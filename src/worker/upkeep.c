@@ -21,7 +21,7 @@
  * the quiet stores themselves, and has those settled for which it pays; stores
  * of which something is pending are seen after their next merge.
  *
- * Each step is a transaction of its own (worker.c), with the locks of what it
+ * Each step is a transaction of its own (step.c), with the locks of what it
  * calls; none waits for a lock.
  *
  * IDENTIFICATION

@@ -20,10 +20,8 @@
  * it holds what a pass holds.  It is interrupted by the launcher (SIGINT), or
  * finds lock waiters itself, and then leaves the store alone for a while.
  *
- * Failures: an error is rolled back, kept with the store's state, and the
- * store is left alone for a time that doubles up to an hour.  Other stores do
- * not notice.  A failing disk, a corrupt page and type code that raises errors
- * are all the same here, and so is a pass that crashes the server (attempt.c).
+ * Each step is a transaction of its own (step.c), so that one store's failures
+ * are nothing to the others.
  *
  * The session is the bootstrap superuser's, with a fixed search_path; passes
  * run type code as the table's owner (enter.c), ANALYZE does so itself.
@@ -48,18 +46,14 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "commands/extension.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -69,12 +63,9 @@
 #define WORKER_SLICE_SEC		300
 #define WORKER_CROWDED_SEC		5
 
-/* Pause after the first failure in a row; doubled with each, up to an hour. */
-#define WORKER_FAILURE_SEC		5
-#define WORKER_FAILURE_MAX_SEC	3600
-
-/* The same for stores that are blocked or wanted by others. */
-#define WORKER_DELAY_MAX_SEC	60
+/* A database that others want, or that a worker left in bad order, is looked at
+ * again after that long. */
+#define WORKER_AWAY_SEC			5
 
 /* The next look at a database where nothing is due. */
 #define WORKER_IDLE_SEC			600
@@ -93,9 +84,7 @@
 
 typedef struct Worker
 {
-	StrataSharedWorker *place;	/* NULL: not preloaded */
-	int			slot;			/* its number */
-	StrataSharedDatabase *database; /* NULL likewise */
+	StrataSharedDatabase *database; /* NULL: not preloaded */
 	TimestampTz started;
 	TimestampTz next_due;		/* known so far in this round */
 	int			cached;			/* turns of stores since caches were emptied */
@@ -104,6 +93,8 @@ typedef struct Worker
 } Worker;
 
 static Worker worker = {0};
+
+StrataSharedWorker *strata_worker_place = NULL;
 
 void
 strata_database_locktag(LOCKTAG *tag, Oid database)
@@ -130,28 +121,6 @@ strata_worker_describe(BackgroundWorker *bgworker, Oid database, int slot)
 
 /* ---- what others see ---- */
 
-static void
-show_task(StrataTask task, Oid store, Oid storage)
-{
-	if (worker.place == NULL)
-		return;
-	if (OidIsValid(store))
-	{
-		StrataSharedStore known;
-
-		strata_attempt_begin(worker.slot, MyDatabaseId, store, task,
-							 strata_store_look(store, &known) ? known.failures : 0);
-	}
-	else
-		strata_attempt_end(worker.slot);
-	LWLockAcquire(strata_shared->lock, LW_EXCLUSIVE);
-	worker.place->task = task;
-	worker.place->store = store;
-	worker.place->storage = storage;
-	worker.place->since = GetCurrentTimestamp();
-	LWLockRelease(strata_shared->lock);
-}
-
 /* Take the place that the launcher made for us. */
 static bool
 take_place(int slot, Oid database)
@@ -169,8 +138,7 @@ take_place(int slot, Oid database)
 	LWLockRelease(strata_shared->lock);
 	if (ours)
 	{
-		worker.place = place;
-		worker.slot = slot;
+		strata_worker_place = place;
 		strata_progress = &place->progress;
 	}
 	return ours;
@@ -183,21 +151,21 @@ leave_place(int code, Datum arg)
 
 	/* Core lets go of a session's lock only where a transaction aborts. */
 	LockReleaseAll(DEFAULT_LOCKMETHOD, true);
-	if (worker.place == NULL)
+	if (strata_worker_place == NULL)
 		return;
 
-	strata_attempt_end(worker.slot);
+	strata_attempt_end((int) (strata_worker_place - strata_shared->workers));
 	LWLockAcquire(strata_shared->lock, LW_EXCLUSIVE);
-	worker.place->store = InvalidOid;
-	worker.place->storage = InvalidOid;
-	worker.place->pid = 0;
-	worker.place->database = InvalidOid;
+	strata_worker_place->store = InvalidOid;
+	strata_worker_place->storage = InvalidOid;
+	strata_worker_place->pid = 0;
+	strata_worker_place->database = InvalidOid;
 	LWLockRelease(strata_shared->lock);
 
 	/* Terminated, or something went wrong outside any store's work. */
 	if (!worker.finished && worker.database != NULL)
 		strata_shared_visit(worker.database,
-							GetCurrentTimestamp() + WORKER_FAILURE_SEC * USECS_PER_SEC);
+							GetCurrentTimestamp() + WORKER_AWAY_SEC * USECS_PER_SEC);
 	strata_shared_wake();
 }
 
@@ -240,10 +208,10 @@ must_leave(void)
 		return true;
 	if (database_wanted())
 	{
-		strata_worker_note_due(GetCurrentTimestamp() + WORKER_FAILURE_SEC * USECS_PER_SEC);
+		strata_worker_note_due(GetCurrentTimestamp() + WORKER_AWAY_SEC * USECS_PER_SEC);
 		return true;
 	}
-	if (worker.place == NULL)
+	if (strata_worker_place == NULL)
 		return false;
 	if (age > WORKER_SLICE_SEC * USECS_PER_SEC ||
 		(age > WORKER_CROWDED_SEC * USECS_PER_SEC &&
@@ -255,209 +223,7 @@ must_leave(void)
 	return false;
 }
 
-/* min * 2^(n - 1) seconds, at most max. */
-TimestampTz
-strata_worker_backoff(int n, int min, int max)
-{
-	int64		seconds = (int64) min << Min(n - 1, 20);
-
-	return Min(seconds, max) * USECS_PER_SEC;
-}
-
-TimestampTz
-strata_worker_failure_pause(int failures)
-{
-	return strata_worker_backoff(failures, WORKER_FAILURE_SEC, WORKER_FAILURE_MAX_SEC);
-}
-
-const char *
-strata_task_name(StrataTask task)
-{
-	static const char *const names[] = {"inspection", "seal", "merge", "compaction", "sweep", "ANALYZE"};
-
-	return names[task];
-}
-
-/* ---- steps and what comes of them ---- */
-
-static void
-begin_transaction(void)
-{
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	XactIsoLevel = XACT_READ_COMMITTED;
-	XactReadOnly = false;
-}
-
-/* Is the store still there?  In a transaction. */
-static bool
-store_exists(Oid ftrelid)
-{
-	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)) &&
-		OidIsValid(strata_store_storage(ftrelid));
-}
-
-/*
- * A store could not be worked on because of others: leave it alone for a
- * moment.
- */
-static void
-note_delay(Oid ftrelid, FullTransactionId blocked_by, bool gave_way)
-{
-	StrataSharedStore *shared = strata_store_lock(ftrelid, true);
-
-	if (shared == NULL)
-		return;
-	shared->delays++;
-	shared->blocked_by = blocked_by;
-	if (gave_way)
-		shared->gave_way++;
-	shared->next_try = GetCurrentTimestamp() +
-		strata_worker_backoff(shared->delays, STRATA_WORKER_DELAY_SEC, WORKER_DELAY_MAX_SEC);
-	strata_worker_note_due(shared->next_try);
-	strata_store_unlock();
-}
-
-static void
-note_failure(Oid ftrelid, const char *name, StrataTask task, const ErrorData *error)
-{
-	StrataSharedStore *shared = strata_store_lock(ftrelid, true);
-	TimestampTz pause = strata_worker_failure_pause(1);
-	int			failures = 1;
-
-	if (shared != NULL)
-	{
-		failures = ++shared->failures;
-		shared->failed++;
-		shared->failed_at = GetCurrentTimestamp();
-		shared->failed_task = task;
-		pause = strata_worker_failure_pause(failures);
-		shared->next_try = shared->failed_at + pause;
-		strlcpy(shared->sqlstate, unpack_sql_state(error->sqlerrcode), sizeof(shared->sqlstate));
-		strlcpy(shared->error, error->message != NULL ? error->message : "", STRATA_ERROR_SIZE);
-		shared->error[pg_mbcliplen(shared->error, (int) strlen(shared->error),
-								   STRATA_ERROR_SIZE - 1)] = '\0';
-		strata_worker_note_due(shared->next_try);
-		strata_store_unlock();
-	}
-	ereport(LOG,
-			(errcode(error->sqlerrcode),
-			 errmsg("strata: %s of %s failed (%d in a row), next try in %d s: %s",
-					strata_task_name(task), name, failures, (int) (pause / USECS_PER_SEC),
-					error->message != NULL ? error->message : "unknown error"),
-			 error->detail != NULL ? errdetail_internal("%s", error->detail) : 0,
-			 error->hint != NULL ? errhint("%s", error->hint) : 0,
-			 error->context != NULL ? errcontext("%s", error->context) : 0));
-}
-
-static void
-note_success(Oid ftrelid)
-{
-	StrataSharedStore *shared = strata_store_lock(ftrelid, false);
-	int			crash_place;
-
-	if (shared == NULL)
-		return;
-	shared->failures = 0;
-	shared->delays = 0;
-	shared->next_try = 0;
-	shared->blocked_by = InvalidFullTransactionId;
-	crash_place = shared->crash_place;
-	shared->crash_place = 0;
-	strata_store_unlock();
-	if (crash_place > 0)
-		strata_attempt_end(crash_place);
-}
-
-/*
- * Run one step for a store in a transaction of its own.  False when it failed
- * or gave way; the error is then noted and the transaction rolled back.
- *
- * Only steps can be cancelled.  An interrupt that comes when its step is over
- * has nothing to cancel: it must neither end the worker nor hit the next step.
- */
-bool
-strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step)
-{
-	Oid			ftrelid = debt->store;
-	volatile bool done = false;
-	char	   *volatile name = NULL;
-
-	begin_transaction();
-	PG_TRY();
-	{
-		QueryCancelPending = false;
-		RESUME_CANCEL_INTERRUPTS();
-		if (store_exists(ftrelid))
-		{
-			name = MemoryContextStrdup(worker.mcxt,
-									   quote_qualified_identifier(get_namespace_name(get_rel_namespace(ftrelid)),
-																  get_rel_name(ftrelid)));
-			show_task(task, ftrelid, strata_store_storage(ftrelid));
-			STRATA_PAUSE("worker-step");
-			step(debt);
-		}
-		CommitTransactionCommand();
-		HOLD_CANCEL_INTERRUPTS();
-		done = true;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-		bool		gave_way;
-
-		/* The error let go of all holds. */
-		HOLD_CANCEL_INTERRUPTS();
-		HOLD_INTERRUPTS();
-		MemoryContextSwitchTo(worker.mcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		RESUME_INTERRUPTS();
-
-		gave_way = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
-			error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
-			error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
-			error->sqlerrcode == ERRCODE_UNDEFINED_TABLE;
-		if (gave_way)
-			note_delay(ftrelid, InvalidFullTransactionId, true);
-		else if (name != NULL)
-		{
-			/* Whatever went wrong, caches may be the reason. */
-			InvalidateSystemCaches();
-			note_failure(ftrelid, name, task, error);
-		}
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(worker.mcxt);
-	show_task(STRATA_TASK_LOOK, InvalidOid, InvalidOid);
-	STRATA_PAUSE("worker-step-done");
-	return done;
-}
-
 /* ---- looking ---- */
-
-/*
- * Lock the storage of a store that exists without waiting, for a look or a
- * seal.
- */
-bool
-strata_worker_open_store(Oid ftrelid, LOCKMODE lockmode, StrataStore **store, Relation *storage)
-{
-	Oid			oid = strata_store_storage(ftrelid);
-
-	if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, lockmode))
-		return false;
-	if (!store_exists(ftrelid) || strata_store_storage(ftrelid) != oid)
-	{
-		UnlockRelationOid(oid, lockmode);
-		return false;
-	}
-	*store = strata_store_open(ftrelid);
-	*storage = table_open(oid, NoLock);
-	return true;
-}
 
 /* StrataWorkerStep */
 static void
@@ -565,7 +331,7 @@ look_at(Oid ftrelid, bool survey, List **due)
 
 		/* Somebody else merged what could not be, or it was the look itself. */
 		if (have && known.failures > 0 && known.failed_task <= STRATA_TASK_MERGE)
-			note_success(ftrelid);
+			strata_worker_note_success(ftrelid);
 	}
 	bound_caches();
 }
@@ -589,7 +355,7 @@ list_stores(bool *missing)
 	List	   *stores = NIL;
 	MemoryContext old;
 
-	begin_transaction();
+	strata_worker_begin_transaction();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	*missing = !OidIsValid(get_extension_oid(STRATA_SCHEMA, true));
 	if (!*missing)
@@ -707,12 +473,8 @@ work_on(StrataDebt *debt)
 	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_look))
 		return false;
 
-	begin_transaction();
-	name = store_exists(ftrelid) ?
-		MemoryContextStrdup(worker.mcxt,
-							quote_qualified_identifier(get_namespace_name(get_rel_namespace(ftrelid)),
-															  get_rel_name(ftrelid))) :
-			   NULL;
+	strata_worker_begin_transaction();
+	name = strata_worker_store_name(ftrelid, worker.mcxt);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(worker.mcxt);
 	if (name == NULL)
@@ -741,7 +503,7 @@ work_on(StrataDebt *debt)
 		}
 		else if (pass_record.generations_left > 0)
 		{
-			note_delay(ftrelid, pass_blocked_by, false);
+			strata_worker_note_delay(ftrelid, pass_blocked_by, false);
 			return false;
 		}
 	}
@@ -749,7 +511,7 @@ work_on(StrataDebt *debt)
 		strata_worker_note_due(debt->due);
 
 	if (strata_keep_up(debt, name, debt->trigger == STRATA_TRIGGER_NONE, &more))
-		note_success(ftrelid);
+		strata_worker_note_success(ftrelid);
 
 	/* A long compaction goes on in the next round. */
 	return progress || more;
@@ -879,7 +641,7 @@ strata_worker_main(Datum arg)
 		proc_exit(0);
 
 	/* Without launcher, one at a time. */
-	if (worker.place == NULL)
+	if (strata_worker_place == NULL)
 	{
 		SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, InvalidOid, 0, STRATA_LOCK_DATABASE);
 		if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)

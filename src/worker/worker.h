@@ -107,28 +107,55 @@ extern bool strata_upkeep_sparse(const StrataManifest *manifest, const StrataCom
 /* The same, or are there many row groups to be compacted? */
 extern bool strata_upkeep_compact(const StrataManifest *manifest, const StrataCompactNeed *need);
 
-/* ---- worker.c, for upkeep.c ---- */
+/* ---- worker.c, for step.c and upkeep.c ---- */
+
+/* This worker's place in shared memory; NULL: it has none, nobody sees it. */
+extern StrataSharedWorker *strata_worker_place;
+
+/* Something is due in this database at that time. */
+extern void strata_worker_note_due(TimestampTz at);
+
+/* ---- step.c ---- */
 
 /* What a step does, in a transaction of its own. */
 typedef void (*StrataWorkerStep)(StrataDebt *debt);
 
 /*
- * Run one step for a store.  False when it failed or gave way; the error is
- * then noted and the transaction rolled back.
+ * Run one step for a store that exists; the memory context is the current one
+ * afterwards.  False when it failed or gave way; the error is then noted and
+ * the transaction rolled back.
  */
 extern bool strata_worker_run_step(StrataTask task, StrataDebt *debt, StrataWorkerStep step);
 
-/* Lock and open the storage of a store that exists, without waiting. */
+/*
+ * Lock and open the storage of a store that exists, without waiting.  The lock
+ * stays to the end of the transaction.
+ */
 extern bool strata_worker_open_store(Oid ftrelid, LOCKMODE lockmode, StrataStore **store,
 									 Relation *storage);
 
-/* Something is due in this database at that time. */
-extern void strata_worker_note_due(TimestampTz at);
+/* Start a transaction at READ COMMITTED. */
+extern void strata_worker_begin_transaction(void);
 
-/* min * 2^(n - 1) seconds, at most max. */
+/*
+ * A store's qualified name, quoted, in mcxt; NULL: it is gone.  In a
+ * transaction.
+ */
+extern char *strata_worker_store_name(Oid ftrelid, MemoryContext mcxt);
+
+/*
+ * A store could not be worked on because of others (blocked_by: by whom, if
+ * that is known): leave it alone for a moment.
+ */
+extern void strata_worker_note_delay(Oid ftrelid, FullTransactionId blocked_by, bool gave_way);
+
+/* Nothing was wrong with a store: forget failures and delays in a row. */
+extern void strata_worker_note_success(Oid ftrelid);
+
+/* min * 2^(n - 1) seconds, at most max; microseconds. */
 extern TimestampTz strata_worker_backoff(int n, int min, int max);
 
-/* How long a store is left alone after so many failures in a row. */
+/* How long a store is left alone after so many failures in a row; microseconds. */
 extern TimestampTz strata_worker_failure_pause(int failures);
 
 /* As in "merge of a table". */
