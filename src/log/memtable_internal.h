@@ -97,6 +97,34 @@ strata_memrow_key(const StrataMemtable *memtable, const StrataMemRow *row, Datum
 		keyvalues[i] = row->values[row->tombstone ? i : key->attnum[i] - 1];
 }
 
+/* ---- memtable_rows.c ---- */
+
+/*
+ * Copy a row (or, with the key's desc, a tombstone's key) into the memtable,
+ * everything detoasted: a stored value must not depend on another relation's
+ * toast table, nor on memory of an expanded object.  Short headers stay.  It is
+ * none of the memtable's rows until it is stored.
+ */
+extern StrataMemRow *strata_memrow_copy(StrataMemtable *memtable, TupleDesc desc,
+										const Datum *values, const bool *isnull);
+
+/* The row or tombstone of a key, NULL: none. */
+extern StrataMemRow *strata_memrow_find(StrataMemtable *memtable, StrataMemShard *shard,
+										uint32 hash, const Datum *keyvalues);
+
+/*
+ * Put row, which has these key values, in the place of old, which is freed, or,
+ * without old, at the end.
+ */
+extern void strata_memrow_store(StrataMemtable *memtable, StrataMemShard *shard,
+								StrataMemRow *row, StrataMemRow *old,
+								const Datum *keyvalues);
+
+/* Free all rows; the memtable is empty. */
+extern void strata_memrow_forget_all(StrataMemtable *memtable);
+
+/* ---- memtable_flush.c ---- */
+
 /*
  * 23505, with the key if the statement's user may read it.  With storage, 40001
  * if a serializable transaction has read that there is none and that matters.
