@@ -4,7 +4,8 @@
  *	  What the files of the pending-keys module share.
  *
  *	pending.c			the one rule for who wins
- *	pending_log.c		decoded entries of a store, kept and extended
+ *	pending_log.c		decoded entries of a store, kept from query to query
+ *	pending_entries.c	reading entries from the log, and one of them again
  *	pending_keys.c		hash from key hash to (entry, row); sets of key hashes
  *						and of key copies
  *	pending_reader.c	reading rows and keys of entries
@@ -188,6 +189,33 @@ pending_bit(const uint8 *bitmap, uint64 i)
 {
 	return bitmap != NULL && (bitmap[i >> 3] & (1 << (i & 7))) != 0;
 }
+
+/* ---- reading entries (pending_entries.c) ---- */
+
+/*
+ * Read a shard's log from *point on, which moves along, through generation last
+ * (0: to its end), and add to *bytes_read.  limit (bytes, 0: none) is for the
+ * table of keys: beyond it that is given up.  False: others use it, and reading
+ * has stopped behind an entry.
+ */
+extern bool strata_pending_log_read(StrataPendingLog *log, StrataStore *store, Relation storage,
+									int shard, StrataLogPoint *point, uint32 last, Size limit,
+									uint64 *bytes_read);
+
+/*
+ * Take in what each shard's log has beyond what is kept.  False when the keys
+ * would not fit the limit and others use them: the log is not to be used.
+ */
+extern bool strata_pending_log_extend(StrataPendingLog *log, StrataStore *store, Relation storage,
+									  const StrataManifest *manifest, Size limit,
+									  uint64 *bytes_read);
+
+/*
+ * Would the walk of a shard, for a view of this state, go on behind
+ * generations that were never read?
+ */
+extern bool strata_pending_log_skips(const StrataPendingLog *log, int shard,
+									 const StrataShardState *state);
 
 /* A log entry read again and compared with what is known of it; palloc'd. */
 extern StrataEntryHeader *strata_pending_read_entry(StrataPending *pending, int entry);
