@@ -40,9 +40,6 @@
  */
 #define LOST_BLOCKS_MAX		8192
 
-/* Blocks of a tail extent that replaces a lost one, beyond its first pages. */
-#define NEW_TAIL_BLOCKS	8
-
 void
 strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind, uint32 generation, uint32 ordinal,
 					 BlockNumber block, uint32 offset, int64 rows, int64 bytes, const char *problem)
@@ -64,9 +61,8 @@ strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind, uint32 ge
 
 /* ---- pages ---- */
 
-/* Can a pending log have this place?  Else filling up to it would not end. */
-static bool
-is_near(const StrataRepairWalk *repair, uint32 generation, uint32 ordinal)
+bool
+strata_repair_is_near(const StrataRepairWalk *repair, uint32 generation, uint32 ordinal)
 {
 	uint64		nblocks = (uint64) RelationGetNumberOfBlocks(repair->storage) + LOST_BLOCKS_MAX;
 
@@ -86,7 +82,7 @@ is_log_page(const StrataRepairWalk *repair, Page page, uint64 owner)
 		   header->generation != 0 &&
 		   STRATA_LOG_PAGE_START + MAXALIGN((uint32) header->continuation) <= lower &&
 		   (header->ordinal != 0 || header->continuation == 0) &&
-		   is_near(repair, header->generation, header->ordinal);
+		   strata_repair_is_near(repair, header->generation, header->ordinal);
 }
 
 /* StrataAction */
@@ -118,13 +114,9 @@ page_owner(Page page)
 	return strata_page_special(page)->owner;
 }
 
-/*
- * Load the page at ref if it is that page of the log; also if it is but for an
- * owner id that nobody can have.
- */
-static bool
-load_page(StrataRepairWalk *repair, const StrataPageRef *ref, uint32 generation, uint32 ordinal,
-		  StrataRepairPage *page)
+bool
+strata_repair_load(StrataRepairWalk *repair, const StrataPageRef *ref, uint32 generation,
+				   uint32 ordinal, StrataRepairPage *page)
 {
 	StrataPageState state;
 	uint64		owner;
@@ -159,8 +151,8 @@ load_page(StrataRepairWalk *repair, const StrataPageRef *ref, uint32 generation,
 	return true;
 }
 
-static int
-compare_found(const void *a, const void *b)
+int
+strata_repair_compare(const void *a, const void *b)
 {
 	const StrataRepairFound *x = a;
 	const StrataRepairFound *y = b;
@@ -176,7 +168,7 @@ compare_copies(const void *a, const void *b)
 {
 	const StrataRepairFound *x = a;
 	const StrataRepairFound *y = b;
-	int			cmp = compare_found(a, b);
+	int			cmp = strata_repair_compare(a, b);
 
 	if (cmp != 0)
 		return cmp;
@@ -241,11 +233,10 @@ read_file(StrataRepairWalk *repair)
 	FreeAccessStrategy(strategy);
 }
 
-/* The first page of the log at or after a place; NULL: none. */
-static const StrataRepairFound *
-find_from(StrataRepairWalk *repair, uint32 generation, uint32 ordinal)
+const StrataRepairFound *
+strata_repair_find(StrataRepairWalk *repair, uint32 generation, uint32 ordinal)
 {
-	StrataRepairFound	wanted = {.generation = generation, .ordinal = ordinal};
+	StrataRepairFound wanted = {.generation = generation, .ordinal = ordinal};
 	Size		low = 0;
 	Size		high;
 
@@ -256,7 +247,7 @@ find_from(StrataRepairWalk *repair, uint32 generation, uint32 ordinal)
 	{
 		Size		middle = low + (high - low) / 2;
 
-		if (compare_found(&repair->found[middle], &wanted) < 0)
+		if (strata_repair_compare(&repair->found[middle], &wanted) < 0)
 			low = middle + 1;
 		else
 			high = middle;
@@ -278,261 +269,6 @@ next_place(StrataRepairWalk *repair, StrataRepairPage *page, bool closed, uint32
 	*ordinal = closed ? 0 : strata_repair_header(page)->ordinal + 1;
 }
 
-/* ---- the shard page ---- */
-
-typedef struct ReadShard
-{
-	StrataRepairWalk *repair;
-	const StrataShardState *state;
-	StrataShardData *data;
-	bool		exists;
-	const char *wrong;			/* does not agree with the log */
-} ReadShard;
-
-/* StrataAction */
-static void
-read_shard(void *arg)
-{
-	ReadShard  *read = (ReadShard *) arg;
-
-	read->exists = strata_shard_read(read->repair->storage, read->repair->shard, read->data);
-}
-
-/* StrataAction */
-static void
-check_shard(void *arg)
-{
-	ReadShard  *read = (ReadShard *) arg;
-
-	read->wrong = strata_log_check_shard(read->repair->storage, read->repair->shard, read->state);
-}
-
-/* The shard page, or what is in its place. */
-static bool
-get_shard(StrataRepairWalk *repair, StrataShardData *data)
-{
-	if (!repair->shard_lost)
-		return strata_shard_read(repair->storage, repair->shard, data);
-	*data = repair->shard_data;
-	return true;
-}
-
-/*
- * The shard page as the pages of the log say it was.  Its tail extents are not
- * known any more but for the tail itself: sweep gives them back.
- */
-static void
-collect_shard(StrataRepairWalk *repair, const StrataShardState *state)
-{
-	StrataShardData *data = &repair->shard_data;
-	const StrataRepairFound *found = find_from(repair, repair->first.generation, 0);
-
-	memset(data, 0, sizeof(*data));
-	data->shard = repair->shard;
-	data->active_generation = repair->first.generation;
-	data->rows = state->rows;
-	data->bytes = state->bytes;
-	if (found != NULL && found->generation == repair->first.generation && found->ordinal == 0)
-		data->log_start = found->ref;
-
-	for (Size i = 0; i < repair->nfound; i++)
-	{
-		bool		last = i + 1 == repair->nfound;
-
-		found = &repair->found[i];
-		if (!last && found[1].generation == found->generation)
-			continue;
-		while (found > repair->found && compare_found(found - 1, found) == 0)
-			found--;			/* the best copy */
-
-		/* The last page of its generation, as far as they are there. */
-		data->rows += found->rows_before;
-		data->bytes += found->bytes_before;
-		if (!last || found->closed)
-		{
-			data->rows += found->rows;
-			data->bytes += found->bytes;
-		}
-		data->active_generation = found->generation + (found->closed ? 1 : 0);
-		if (last && !found->closed)
-		{
-			data->tail = found->ref;
-			data->tail_extent.owner = found->ref.owner;
-			data->tail_extent.block = found->ref.block;
-			data->tail_extent.nblocks = 1;
-		}
-	}
-	found = find_from(repair, data->active_generation, 0);
-	if (found != NULL && found->generation == data->active_generation && found->ordinal == 0)
-		data->active_start = found->ref;
-}
-
-static bool
-same_page(const StrataPageRef *a, const StrataPageRef *b)
-{
-	return a->owner == b->owner && a->block == b->block;
-}
-
-/*
- * A shard page does not agree with the pages that it names: is it wrong, or are
- * they damaged?  It is when the log ends elsewhere, or starts there; where its
- * end or start is missing, what the shard page says stands.  shard_data is what
- * the pages say.
- */
-static bool
-shard_is_wrong(const StrataRepairWalk *repair, const StrataShardState *state,
-			   const StrataShardData *data)
-{
-	const StrataShardData *log = &repair->shard_data;
-
-	if (!strata_tail_is_sound(data, repair->shard) ||
-		!is_near(repair, data->active_generation, 0))
-		return true;
-	if (repair->nfound == 0)
-		return data->tail.owner == 0;
-	if (!repair->found[repair->nfound - 1].open)
-		return false;
-	return log->active_generation != data->active_generation ||
-		   !same_page(&log->tail, &data->tail) ||
-		   (log->active_start.owner != 0 && !same_page(&log->active_start, &data->active_start)) ||
-		   (state->first_pending.owner == 0 && log->log_start.owner != 0 &&
-			!same_page(&log->log_start, &data->log_start));
-}
-
-static void
-write_shard(StrataRepairWalk *repair)
-{
-	GenericXLogState *record;
-	Buffer		buffer;
-	Page		page;
-
-	/* A log without a tail page has an extent for it. */
-	if (repair->shard_data.tail_extent.owner == 0)
-		strata_extent_take(repair->storage, NEW_TAIL_BLOCKS, &repair->shard_data.tail_extent);
-	record = GenericXLogStart(repair->storage);
-	buffer = strata_page_new(repair->storage, STRATA_SHARD_BLOCK(repair->shard), NULL);
-	page = GenericXLogRegisterBuffer(record, buffer, GENERIC_XLOG_FULL_IMAGE);
-	strata_page_init(page, STRATA_PAGE_SHARD, 0);
-	*strata_page_shard(page) = repair->shard_data;
-	((PageHeader) page)->pd_lower += sizeof(StrataShardData);
-	GenericXLogFinish(record);
-	UnlockReleaseBuffer(buffer);
-	repair->shard_lost = false;
-	STRATA_PAUSE("repair-after-page");
-}
-
-bool
-strata_repair_start(StrataRepairWalk *repair, const StrataShardState *state)
-{
-	StrataShardData data;
-	ReadShard	read = {.repair = repair, .state = state, .data = &data};
-	const char *problem = strata_attempt(read_shard, &read);
-
-	repair->first.generation = state->merged_through + 1;
-	repair->first.offset = STRATA_LOG_PAGE_START;
-	if (problem == NULL && read.exists)
-	{
-		char	   *error = strata_attempt(check_shard, &read);
-
-		if (error != NULL)
-			read.wrong = error;
-		problem = repair->request->shard_problems[repair->shard];
-	}
-	if (problem != NULL || read.wrong != NULL)
-		collect_shard(repair, state);
-	if (problem == NULL && read.wrong != NULL && shard_is_wrong(repair, state, &data))
-		problem = read.wrong;
-	if (problem == NULL)
-		return read.exists && strata_log_start(repair->storage, repair->shard, state, &repair->first);
-
-	repair->shard_lost = true;
-	strata_repair_report(repair, STRATA_LOSS_SHARD, 0, 0, STRATA_SHARD_BLOCK(repair->shard), 0, 0,
-						 0, problem);
-	if (!repair->request->dry_run)
-		write_shard(repair);
-	repair->first.page = state->first_pending.owner != 0 ? state->first_pending :
-														   repair->shard_data.log_start;
-	/* Pages, but not the first: it is looked for, and found missing. */
-	return repair->first.page.owner != 0 || repair->nfound > 0;
-}
-
-void
-strata_repair_finish(StrataRepairWalk *repair, const StrataShardState *state)
-{
-	StrataShardState start = *state;
-	StrataShardData data;
-	ReadShard	read = {.repair = repair, .state = &start};
-	StrataRepairPage first;
-	StrataLogPage *header = strata_repair_header(&first);
-
-	if (repair->generation == 0)
-		return;
-
-	/* The shard page after the first page: sealing changes both by one record. */
-	if (repair->whole && load_page(repair, &repair->generation_first, repair->generation, 0, &first) &&
-		header->sealed_at != 0 && get_shard(repair, &data) &&
-		data.active_generation == repair->generation)
-	{
-		strata_repair_report(repair, STRATA_LOSS_LINK, repair->generation, 0, first.ref.block, 0, 0, 0,
-							 "generation is not sealed");
-		if (!repair->request->dry_run)
-		{
-			header->sealed_at = 0;
-			header->generation_rows = header->generation_bytes = 0;
-			memset(&header->last, 0, sizeof(header->last));
-			memset(&header->next_generation, 0, sizeof(header->next_generation));
-			strata_repair_write(repair, &first, NULL);
-		}
-	}
-
-	if (repair->request->dry_run || !repair->whole || !get_shard(repair, &data))
-		return;
-	if (repair->moved)
-		start.first_pending = repair->start;
-	if (strata_attempt(check_shard, &read) == NULL && read.wrong == NULL)
-		return;
-
-	/* Another page has taken the place of one that it names: that was told. */
-	data.active_generation = repair->generation;
-	data.active_start = repair->generation_first;
-	if (start.first_pending.owner == 0)
-		data.log_start = repair->first.page;
-	if (!same_page(&data.tail, &repair->last))
-	{
-		data.tail = repair->last;
-		data.tail_extent.owner = repair->last.owner;
-		data.tail_extent.block = repair->last.block;
-		data.tail_extent.nblocks = 1;
-	}
-	repair->shard_data = data;
-	write_shard(repair);
-}
-
-void
-strata_repair_totals(StrataRepairWalk *repair, const StrataShardState *state)
-{
-	uint64		rows = state->rows + repair->sealed_rows + repair->rows_before;
-	uint64		bytes = state->bytes + repair->sealed_bytes + repair->bytes_before;
-	StrataShardData data;
-
-	/* In a dry run writers may have gone on. */
-	if (!get_shard(repair, &data) ||
-		(repair->generation == 0 ? data.tail.owner != 0 :
-								   (data.active_generation != repair->generation ||
-									!same_page(&data.tail, &repair->last))) ||
-		(data.rows == rows && data.bytes == bytes))
-		return;
-	if (repair->nlosses == 0)
-		strata_repair_report(repair, STRATA_LOSS_SHARD, 0, 0, STRATA_SHARD_BLOCK(repair->shard), 0,
-							 0, 0, "its totals are not those of its log");
-	if (repair->request->dry_run)
-		return;
-	data.rows = rows;
-	data.bytes = bytes;
-	repair->shard_data = data;
-	write_shard(repair);
-}
-
 /* ---- from page to page ---- */
 
 /*
@@ -544,12 +280,12 @@ ends_with(StrataRepairWalk *repair, StrataRepairPage *page)
 {
 	StrataShardData data;
 
-	if (!get_shard(repair, &data))
+	if (!strata_repair_get_shard(repair, &data))
 		return true;
 	if (data.tail.owner == page->ref.owner && data.tail.block == page->ref.block &&
 		!strata_repair_closed(page))
 		return true;
-	(void) load_page(repair, &page->ref, strata_repair_header(page)->generation,
+	(void) strata_repair_load(repair, &page->ref, strata_repair_header(page)->generation,
 					 strata_repair_header(page)->ordinal, page);
 	return false;
 }
@@ -563,10 +299,12 @@ last_by_summary(StrataRepairWalk *repair, StrataRepairPage *page)
 
 	if (strata_repair_header(page)->ordinal != 0)
 	{
-		const StrataRepairFound *found = find_from(repair, strata_repair_header(page)->generation, 0);
+		const StrataRepairFound *found =
+			strata_repair_find(repair, strata_repair_header(page)->generation, 0);
 
 		if (found == NULL ||
-			!load_page(repair, &found->ref, strata_repair_header(page)->generation, 0, &first))
+			!strata_repair_load(repair, &found->ref, strata_repair_header(page)->generation, 0,
+								&first))
 			return false;
 		summary = &first;
 	}
@@ -597,7 +335,7 @@ strata_repair_next(StrataRepairWalk *repair, StrataRepairPage *page, StrataRepai
 	}
 
 	next_place(repair, page, closed, &generation, &ordinal);
-	if (load_page(repair, &ref, generation, ordinal, next))
+	if (strata_repair_load(repair, &ref, generation, ordinal, next))
 		return;
 	next->lost_block = ref.owner != 0 ? ref.block : InvalidBlockNumber;
 	if (page != NULL)
@@ -607,15 +345,16 @@ strata_repair_next(StrataRepairWalk *repair, StrataRepairPage *page, StrataRepai
 
 		next_place(repair, page, !closed, &other_generation, &other_ordinal);
 		if (last_by_summary(repair, page) != closed &&
-			load_page(repair, &ref, other_generation, other_ordinal, next))
+			strata_repair_load(repair, &ref, other_generation, other_ordinal, next))
 		{
 			next->closed_wrong = true;
 			return;
 		}
 	}
 
-	found = find_from(repair, generation, ordinal);
-	if (found != NULL && load_page(repair, &found->ref, found->generation, found->ordinal, next))
+	found = strata_repair_find(repair, generation, ordinal);
+	if (found != NULL &&
+		strata_repair_load(repair, &found->ref, found->generation, found->ordinal, next))
 	{
 		next->relinked = true;
 		next->gap = found->generation != generation || found->ordinal != ordinal;
@@ -676,7 +415,8 @@ finish_generation(StrataRepairWalk *repair, const StrataPageRef *ref, bool fille
 	if (!in_window)
 		page = &copy;
 	if (!repair->whole ||
-		(!in_window && !load_page(repair, &repair->generation_first, repair->generation, 0, page)))
+		(!in_window &&
+		 !strata_repair_load(repair, &repair->generation_first, repair->generation, 0, page)))
 		return;
 	header = strata_repair_header(page);
 	if (header->sealed_at != 0 && header->generation_rows == repair->rows &&
@@ -757,7 +497,7 @@ missing_rows(StrataRepairWalk *repair, uint32 generation, StrataRepairPage *befo
 		StrataRepairPage first;
 
 		if (before == NULL || strata_repair_header(before)->generation != generation || !repair->whole ||
-			!load_page(repair, &repair->generation_first, generation, 0, &first) ||
+			!strata_repair_load(repair, &repair->generation_first, generation, 0, &first) ||
 			strata_repair_header(&first)->sealed_at == 0)
 			return false;
 		end_rows = strata_repair_header(&first)->generation_rows;
@@ -796,7 +536,7 @@ strata_repair_fill(StrataRepairWalk *repair, StrataRepairPage *before, StrataRep
 	int64		lost_rows;
 	int64		lost_bytes;
 
-	if (!get_shard(repair, &shard))
+	if (!strata_repair_get_shard(repair, &shard))
 		strata_page_mismatch(repair->storage, STRATA_SHARD_BLOCK(repair->shard), "a shard page");
 	next_place(repair, before, strata_repair_closed(before), &first_generation, &first_ordinal);
 	last_generation = next->exists ? strata_repair_header(next)->generation :
@@ -832,7 +572,8 @@ strata_repair_fill(StrataRepairWalk *repair, StrataRepairPage *before, StrataRep
 		return;
 	}
 
-	strata_extent_take(repair->storage, npages + (next->exists ? 0 : NEW_TAIL_BLOCKS), &extent);
+	strata_extent_take(repair->storage, npages + (next->exists ? 0 : STRATA_REPAIR_TAIL_BLOCKS),
+					   &extent);
 	generation = first_generation;
 	ordinal = first_ordinal;
 	for (uint32 i = 0; i < npages; i++)

@@ -5,6 +5,7 @@
  *
  *	repair.c		entries of a page; driver
  *	repair_pages.c	from page to page: damaged links, missing pages
+ *	repair_shard.c	the shard page
  *
  * IDENTIFICATION
  *	  src/log/repair_private.h
@@ -16,6 +17,9 @@
 
 #include "log/repair.h"
 #include "storage/metapage.h"
+
+/* Blocks of a tail extent that replaces a lost one, beyond its first pages. */
+#define STRATA_REPAIR_TAIL_BLOCKS		8
 
 /* Pages that an entry can lie on. */
 #define STRATA_REPAIR_WINDOW			(STRATA_MAX_ENTRY_PAGES + 1)
@@ -110,24 +114,7 @@ strata_repair_closed(StrataRepairPage *page)
 	return page != NULL && (strata_repair_header(page)->flags & STRATA_LOG_PAGE_CLOSED) != 0;
 }
 
-/*
- * Set where the log starts.  A shard page that cannot be read is made anew from
- * the pages of the log.  False: there is no log.
- */
-extern bool strata_repair_start(StrataRepairWalk *repair, const StrataShardState *state);
-
-/*
- * The walk has come to the end of the log: see to it that nothing says that its
- * last generation is sealed, and unless this is a dry run that the shard page
- * names its pages.
- */
-extern void strata_repair_finish(StrataRepairWalk *repair, const StrataShardState *state);
-
-/*
- * After all of that: are the shard page's totals right?  Where something was
- * lost they follow from that, and nothing more is told.
- */
-extern void strata_repair_totals(StrataRepairWalk *repair, const StrataShardState *state);
+/* ---- repair_pages.c ---- */
 
 /* Tell the caller of a loss. */
 extern void strata_repair_report(StrataRepairWalk *repair, StrataLogLossKind kind,
@@ -152,5 +139,50 @@ extern void strata_repair_fill(StrataRepairWalk *repair, StrataRepairPage *befor
 /* Write a page (may be NULL) anew, and with it the shard page if shard is given. */
 extern void strata_repair_write(StrataRepairWalk *repair, StrataRepairPage *page,
 								const StrataShardData *shard);
+
+/* Can a pending log have this place?  Else filling up to it would not end. */
+extern bool strata_repair_is_near(const StrataRepairWalk *repair, uint32 generation,
+								  uint32 ordinal);
+
+/*
+ * Load the page at ref if it is that page of the log; also if it is but for an
+ * owner id that nobody can have.
+ */
+extern bool strata_repair_load(StrataRepairWalk *repair, const StrataPageRef *ref,
+							   uint32 generation, uint32 ordinal, StrataRepairPage *page);
+
+/*
+ * The first page of the log at or after a place; NULL: none.  Reads the file if
+ * that was not done yet.
+ */
+extern const StrataRepairFound *strata_repair_find(StrataRepairWalk *repair, uint32 generation,
+												   uint32 ordinal);
+
+/* By generation and ordinal, for qsort. */
+extern int	strata_repair_compare(const void *a, const void *b);
+
+/* ---- repair_shard.c ---- */
+
+/*
+ * Set where the log starts.  A shard page that cannot be read is made anew from
+ * the pages of the log.  False: there is no log.
+ */
+extern bool strata_repair_start(StrataRepairWalk *repair, const StrataShardState *state);
+
+/*
+ * The walk has come to the end of the log: see to it that nothing says that its
+ * last generation is sealed, and unless this is a dry run that the shard page
+ * names its pages.
+ */
+extern void strata_repair_finish(StrataRepairWalk *repair, const StrataShardState *state);
+
+/*
+ * After all of that: are the shard page's totals right?  Where something was
+ * lost they follow from that, and nothing more is told.
+ */
+extern void strata_repair_totals(StrataRepairWalk *repair, const StrataShardState *state);
+
+/* The shard page, or what is in its place.  False: nothing was written yet. */
+extern bool strata_repair_get_shard(StrataRepairWalk *repair, StrataShardData *data);
 
 #endif							/* STRATA_LOG_REPAIR_PRIVATE_H */
