@@ -17,8 +17,8 @@
 
 /*
  * An owner id is never used again within a relation's file, so a key always
- * means the same bytes.  attnum 0 is the footer, -1 a dictionary.  No padding: keys are hashed
- * and compared as bytes.
+ * means the same bytes.  attnum 0 is the footer, -1 a dictionary.  No padding:
+ * keys are hashed and compared as bytes.
  */
 typedef struct StrataCacheKey
 {
@@ -53,13 +53,15 @@ extern StrataCacheEntry *strata_cache_lookup(const StrataCacheKey *key);
  */
 extern StrataCacheEntry *strata_cache_alloc(Size payload);
 extern void strata_cache_insert(StrataCacheEntry *entry, const StrataCacheKey *key);
+
+/* It may go from now on; whoever pinned it no longer looks at it. */
+extern void strata_cache_unpin(StrataCacheEntry *entry);
+
 /*
  * While set nothing new is kept.  A pass reads each row group a few times and
  * never again: it shall neither push out what queries use nor take memory that
  * follows the backlog.  Whoever sets it resets it, errors or not.
  */
 extern bool strata_cache_closed;
-
-extern void strata_cache_unpin(StrataCacheEntry *entry);
 
 #endif							/* STRATA_CACHE_H */

@@ -85,6 +85,7 @@ extern Size strata_compress_bound(Size len);
  */
 extern Size strata_compress(int level, const struct ZSTD_CDict_s *dictionary,
 							const void *src, Size len, void *dst, Size capacity);
+/* NULL, or what is wrong: the frame must give raw_len bytes exactly. */
 extern const char *strata_decompress(const struct ZSTD_DDict_s *dictionary,
 									 const void *src, Size len, void *dst, Size raw_len);
 

@@ -81,8 +81,9 @@ extern StrataDictionaries *strata_dictionaries_begin(StrataStore *store, Relatio
 extern void strata_dictionaries_use(StrataDictionaries *dictionaries, StrataGroupWriter *writer);
 
 /*
- * Look at a row group of length bytes that has been finished, and make dictionaries for the
- * next ones where that pays.  tick is called while most memory is in use.
+ * Look at a row group of length bytes that has been finished, and make
+ * dictionaries for the next ones where that pays.  tick is called while most
+ * memory is in use.
  * Returns the bytes written.  The writer's own dictionaries may be gone
  * afterwards: it must not be added to.
  */

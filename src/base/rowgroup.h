@@ -49,6 +49,7 @@ extern void strata_group_writer_use_dictionary(StrataGroupWriter *writer, AttrNu
  */
 extern void strata_group_writer_add(StrataGroupWriter *writer, const Datum *values,
 									const bool *isnull, uint32 hash);
+/* So far: rows, and bytes of their data before compression. */
 extern uint32 strata_group_writer_rows(StrataGroupWriter *writer);
 extern uint64 strata_group_writer_raw_bytes(StrataGroupWriter *writer);
 
@@ -76,7 +77,7 @@ extern AttrNumber strata_group_writer_vectors(StrataGroupWriter *writer, int i, 
 											  StrataVectorCallback callback, void *arg);
 extern void strata_group_writer_end(StrataGroupWriter *writer);
 
-/* ---- reader ---- */
+/* ---- reader: XX001 for whatever is wrong with what it reads ---- */
 
 typedef struct StrataGroupReader StrataGroupReader;
 
@@ -170,7 +171,7 @@ typedef struct StrataZone
 extern void strata_zone_get(StrataStore *store, const bytea *zones,
 							AttrNumber attnum, StrataZone *zone);
 
-/* The same of a row group that has no manifest row yet. */
+/* Zones, palloc'd, of a row group that has no manifest row yet; NULL: none. */
 extern bytea *strata_group_zones(StrataGroupReader *reader);
 
 #endif							/* STRATA_ROWGROUP_H */

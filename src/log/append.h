@@ -28,7 +28,8 @@
  * towards generation_max_bytes (its own length, for ROW_GROUP plus the
  * group's).  Initialises an empty store.  Seals the generation afterwards
  * when it went over the store's generation_max_bytes or _rows.  Returns the
- * entry's position.
+ * entry's position.  The caller holds RowExclusiveLock on the storage and no
+ * page; XX001 where the log's end is damaged.
  */
 extern StrataPosition strata_log_append(StrataStore *store, Relation storage, int shard,
 										const StrataEntryHeader *entry,
@@ -44,7 +45,7 @@ extern StrataLogAppended strata_log_appended_hook;
 /*
  * Take an extent for a bulk writer: one record changes the spare page and
  * appends an EXTENT entry, so that the extent frees itself when its
- * generation goes.
+ * generation goes.  Extends the file when need be.  Locks as above.
  */
 extern void strata_log_take_extent(StrataStore *store, Relation storage, int shard,
 								   FullTransactionId fxid, CommandId cid,

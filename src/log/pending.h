@@ -81,10 +81,10 @@ extern void strata_pending_free(StrataPending *pending);
  * those with an index >= end came later.
  *
  * What is returned is a handle of the caller's, in a child of
- * CurrentMemoryContext, on entries that other views of this backend may
- * share; it is released with that context at the latest.  It may hold more than the manifest's
- * generations: entries of generations <= merged_through of their shard are in
- * the view's base table, and the acceptance rule must refuse them.
+ * CurrentMemoryContext, on entries that other views of this backend may share;
+ * it is released with that context at the latest.  It may hold more than the
+ * manifest's generations: entries of generations <= merged_through of their
+ * shard are in the view's base table, and the acceptance rule must refuse them.
  */
 extern StrataPending *strata_pending_current(StrataStore *store, Relation storage,
 											 const StrataManifest *manifest, int *end);

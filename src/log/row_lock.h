@@ -39,8 +39,9 @@ extern void strata_row_locker_end(StrataRowLocker *locker);
  * Lock the key of the row that was read with this TID and say what became of
  * the row.  mode as in strata_lock_key.  Waits for other transactions as
  * policy says; LockWaitError raises 55P03.  Where the snapshot is fixed,
- * CHANGED and GONE raise 40001; GONE to another partition always does.  seen (for SAME and CHANGED): versions that
- * the log holds before this position were considered.
+ * CHANGED and GONE raise 40001; GONE to another partition always does.  seen
+ * (for SAME and CHANGED): versions that the log holds before this position were
+ * considered.
  */
 extern StrataRowState strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 									  const ItemPointerData *tid, LOCKMODE mode,

@@ -45,7 +45,11 @@ typedef struct StrataView
 	struct StrataViewPrivate *private_data;
 } StrataView;
 
-/* A view of the layer BASE does not read the log, which may be damaged. */
+/*
+ * What snapshot, which stays registered or active as long as the view, sees of
+ * a store; the caller has the storage locked.  Lives in CurrentMemoryContext.  A
+ * view of the layer BASE does not read the log, which may be damaged.
+ */
 extern StrataView *strata_view_begin(StrataStore *store, Relation storage, Snapshot snapshot,
 									 StrataLayer layer);
 

@@ -72,7 +72,10 @@ extern void strata_key_extract(const StrataKey *key, const Datum *values,
 							   const bool *isnull, Datum *keyvalues,
 							   const char *relname, TupleDesc desc);
 
-/* "(a, b)=(1, x)" for messages, or NULL-free of values the caller may not see. */
+/*
+ * "(a, b)=(1, x)" for messages, palloc'd, long values cut off.  Whether the user
+ * may see it is the caller's to know.
+ */
 extern char *strata_key_describe(const StrataKey *key, const Datum *values);
 
 #endif							/* STRATA_KEY_H */

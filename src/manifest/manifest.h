@@ -109,7 +109,7 @@ extern StrataManifest *strata_manifest_get_uncached(StrataStore *store, Relation
  * lost the page, or all.
  */
 extern void strata_manifest_check_made(StrataStore *store, Relation storage,
-										   Snapshot snapshot);
+									   Snapshot snapshot);
 
 /*
  * The row group of that number, NULL when snapshot, which the manifest was got
@@ -170,9 +170,9 @@ typedef struct StrataDictionaryRef
 /*
  * A pass adds dictionaries in the transaction of the first row group that
  * names them or an earlier one, and only TRUNCATE, DROP and repair (one that
- * nobody can read) remove them, which no reader overlaps.  So these look at what is committed now (and own
- * changes): whoever sees a row group finds its dictionary, however old its
- * snapshot is.  False: there is none of that id.
+ * nobody can read) remove them, which no reader overlaps.  So these look at what
+ * is committed now (and own changes): whoever sees a row group finds its
+ * dictionary, however old its snapshot is.  False: there is none of that id.
  */
 extern bool strata_manifest_dictionary(Oid ftrelid, uint64 id, StrataDictionaryRef *ref);
 
@@ -252,9 +252,9 @@ extern void strata_manifest_add_pass(StrataStore *store, const StrataPassRecord 
  * For sweep, freeze and index build: every manifest version of the store that
  * is not dead to everybody at horizon (SnapshotAny,
  * HeapTupleSatisfiesVacuum).  callback is called with each row group's ref and
- * number and each dictionary's extent (number and rows 0); shard_callback with each shard row
- * version.  Rows of another incarnation than the given one are passed over.
- * True when a row group's version was left out because it is dead: a reader on
+ * number and each dictionary's extent (number and rows 0); shard_callback (may
+ * be NULL) with each shard row version.  Rows of another incarnation than the
+ * given one are passed over.  True when a row group's version was left out because it is dead: a reader on
  * a standby may still see it.
  */
 typedef void (*StrataGroupVersionCallback)(uint32 number, const StrataGroupRef *ref, void *arg);

@@ -33,7 +33,7 @@ typedef void (*StrataBudgetAction)(void *arg);
 extern void strata_budget_run(uint64 bytes, StrataBudgetAction tick, StrataBudgetAction action,
 							  void *arg);
 
-/* What is taken now, and how many wait. */
+/* What is taken now (bytes), and how many wait. */
 extern void strata_budget_state(uint64 *taken, int *waiters);
 
 #endif							/* STRATA_BUDGET_H */

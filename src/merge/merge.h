@@ -89,12 +89,18 @@ typedef struct StrataPassEnv
 } StrataPassEnv;
 
 /*
- * Take the pass lock and ShareUpdateExclusiveLock on the storage, then an
- * active latest snapshot; become the table's owner.  False, with nothing
- * done, only with nowait and when a lock is not to be had at once.
+ * Take the pass lock and ShareUpdateExclusiveLock on the storage, both to the
+ * end of the transaction, then an active latest snapshot; become the table's
+ * owner.  command is for messages: it is refused in read-only transactions, on
+ * standbys (25006) and at REPEATABLE READ and above (25001).  False, with
+ * nothing done, only with nowait and when a lock is not to be had at once.
  */
 extern bool strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command,
 							  bool nowait);
+/*
+ * Undo all of that but the locks; before, unless nowait, lock the foreign table
+ * (strata_pass_lock_table).
+ */
 extern void strata_pass_leave(StrataPassEnv *env);
 
 /* The locks alone; the storage, or InvalidOid as above. */
@@ -117,11 +123,11 @@ typedef struct StrataPassRequest
 } StrataPassRequest;
 
 /*
- * Fold a bounded run of sealed generations.  Takes the pass lock and
- * ShareUpdateExclusiveLock on the storage, then a registered latest snapshot.
- * blocked_by (may be NULL): a running
- * transaction that kept generations from being chosen.  False, with nothing
- * done, only with nowait and when another pass holds the lock.
+ * Fold a bounded run of sealed generations, with the locks of
+ * strata_pass_enter.  out: what it did, and how many generations are left.
+ * blocked_by (may be NULL): a running transaction that kept generations from
+ * being chosen.  False, with nothing done, only with nowait and when a lock is
+ * not to be had at once.
  */
 extern bool strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 							  StrataPassRecord *out, FullTransactionId *blocked_by);
@@ -134,7 +140,8 @@ extern void strata_pass_give_way(StrataStore *store);
 /*
  * Collects the keys a pass puts into the base or takes out of it, in memory
  * of a fixed size (the rest is on disk), and then, in key order, probes the
- * key index for the base rows they supersede and adds the new TIDs.
+ * key index for the base rows they supersede and adds the new TIDs.  index is
+ * the one that is probed; InvalidOid: none is, the TIDs are only added.
  */
 typedef struct StrataSupersede StrataSupersede;
 
@@ -175,8 +182,10 @@ typedef struct StrataSweepResult
 } StrataSweepResult;
 
 /*
- * index: remove TIDs, too, which reads the whole key index.  False, with
- * nothing done, only with nowait and when another pass holds the lock.
+ * Give back what nothing refers to, and cut off a free tail of the file; with
+ * index, remove dead TIDs, too, which reads the whole key index.  Locks as in
+ * strata_pass_enter, then the extent lock.  False, with nothing done, only with
+ * nowait and when a lock is not to be had at once.
  */
 extern bool strata_sweep(Oid ftrelid, bool index, bool nowait, StrataSweepResult *out);
 
@@ -248,6 +257,8 @@ extern int	strata_shorten_moves(const StrataShorten *plan);
 extern void strata_shorten_move(StrataShorten *plan, StrataPassEnv *env, int64 max_bytes,
 								StrataPassRecord *record, StrataPassTick tick, void *arg,
 								StrataCompactResult *result);
+
+/* ---- what refers to which block (blocks.c) ---- */
 
 /*
  * Which blocks are referred to by what, for sweep and verify: one bit a block

@@ -37,11 +37,13 @@ extern void strata_output_begin(StrataOutput *output, StrataStore *store, Relati
 								const StrataManifest *manifest, StrataSupersede *supersede,
 								uint64 rows, StrataPassRecord *record, StrataPassTick tick,
 								void *arg);
+/* Add a row; hash is its key's, 0 in a keyless store. */
 extern void strata_output_add(StrataOutput *output, const Datum *values, const bool *isnull,
 							  uint32 hash);
+/* Write what is left. */
 extern void strata_output_end(StrataOutput *output);
 
-/* What the row group being written, a sort of keys and reading may take. */
+/* What the row group being written, a sort of keys and reading may take; bytes. */
 extern uint64 strata_output_memory(const StrataStore *store);
 
 #endif							/* STRATA_OUTPUT_H */

@@ -25,7 +25,7 @@ typedef enum StrataLockKind
 	STRATA_LOCK_STORE = 8,
 	STRATA_LOCK_PASS = 9,
 	STRATA_LOCK_EXTENT = 10,
-	STRATA_LOCK_DATABASE = 11
+	STRATA_LOCK_DATABASE = 11	/* of no store: a worker without launcher */
 } StrataLockKind;
 
 /*
@@ -34,6 +34,7 @@ typedef enum StrataLockKind
  */
 extern bool strata_lock(Oid storage, StrataLockKind kind, uint32 hash,
 						LOCKMODE mode, bool nowait);
+/* Let go of it before that, once for each time it was taken. */
 extern void strata_unlock(Oid storage, StrataLockKind kind, uint32 hash,
 						  LOCKMODE mode);
 
