@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(strata_node create_pair send_rows fingerprint same_rows verify_clean
+our @EXPORT = qw(strata_node create_pair send_rows pgbench_upserts fingerprint same_rows verify_clean
   seal drain pending crash kill_cluster pause_arm pause_clear pause_wait seed);
 
 # A cluster with strata preloaded and created in database postgres.  Workers
@@ -62,6 +62,25 @@ SQL
 INSERT INTO $name $rows;
 INSERT INTO ${name}_heap $rows ON CONFLICT (id) DO UPDATE SET run_id = EXCLUDED.run_id, reward = EXCLUDED.reward,
     tokens = EXCLUDED.tokens, meta = EXCLUDED.meta, payload = EXCLUDED.payload;
+SQL
+}
+
+# A script of pgbench's by which each client puts some of its own rows, ids
+# w<client>-<n>, into a table and its twin, again and again; it sets n, m and v.
+sub pgbench_upserts
+{
+	my ($name) = @_;
+	return <<"SQL";
+\\set n random(1, 3000)
+\\set m random(1, 40)
+\\set v random(1, 1000000)
+BEGIN;
+INSERT INTO $name SELECT 'w' || :client_id || '-' || g, :client_id, :v, ARRAY[g], NULL, repeat('x', g % 300)
+  FROM generate_series(:n, :n + :m) g;
+INSERT INTO ${name}_heap SELECT 'w' || :client_id || '-' || g, :client_id, :v, ARRAY[g], NULL, repeat('x', g % 300)
+  FROM generate_series(:n, :n + :m) g
+  ON CONFLICT (id) DO UPDATE SET reward = EXCLUDED.reward, tokens = EXCLUDED.tokens, payload = EXCLUDED.payload;
+COMMIT;
 SQL
 }
 

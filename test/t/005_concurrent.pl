@@ -15,18 +15,7 @@ create_pair($node, 't', "auto_merge 'off', generation_max_bytes '256kB', shards 
 
 # Each writer owns ids w<client>-<n> and sends some of them again.
 my $script = $node->basedir . '/writer.sql';
-append_to_file($script, <<'SQL');
-\set n random(1, 3000)
-\set m random(1, 40)
-\set v random(1, 1000000)
-BEGIN;
-INSERT INTO t SELECT 'w' || :client_id || '-' || g, :client_id, :v, ARRAY[g], NULL, repeat('x', g % 300)
-  FROM generate_series(:n, :n + :m) g;
-INSERT INTO t_heap SELECT 'w' || :client_id || '-' || g, :client_id, :v, ARRAY[g], NULL, repeat('x', g % 300)
-  FROM generate_series(:n, :n + :m) g
-  ON CONFLICT (id) DO UPDATE SET reward = EXCLUDED.reward, tokens = EXCLUDED.tokens, payload = EXCLUDED.payload;
-COMMIT;
-SQL
+append_to_file($script, pgbench_upserts('t'));
 my ($out, $err) = ('', '');
 my $bench = IPC::Run::start(
 	[ 'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-f', $script, '-c', 8, '-j', 2, '-T', $seconds, 'postgres' ],

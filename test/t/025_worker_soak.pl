@@ -33,17 +33,7 @@ sub pgbench
 }
 
 my @running = (
-	pgbench('writers', <<'SQL', '-c', 8, '-j', 2),
-\set n random(1, 3000)
-\set m random(1, 40)
-\set v random(1, 1000000)
-BEGIN;
-INSERT INTO t SELECT 'w' || :client_id || '-' || g, :client_id, :v, ARRAY[g], NULL, repeat('x', g % 300)
-  FROM generate_series(:n, :n + :m) g;
-INSERT INTO t_heap SELECT 'w' || :client_id || '-' || g, :client_id, :v, ARRAY[g], NULL, repeat('x', g % 300)
-  FROM generate_series(:n, :n + :m) g
-  ON CONFLICT (id) DO UPDATE SET reward = EXCLUDED.reward, tokens = EXCLUDED.tokens, payload = EXCLUDED.payload;
-COMMIT;
+	pgbench('writers', pgbench_upserts('t') . <<'SQL', '-c', 8, '-j', 2),
 \set k random(1, 3000)
 BEGIN;
 UPDATE t SET reward = :v + 1 WHERE id IN ('w' || :client_id || '-' || :k, 'w' || :client_id || '-' || :k + 1);
