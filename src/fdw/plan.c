@@ -648,7 +648,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	List	   *recheck_quals = NIL;
 	List	   *lookup_ops = NIL;
 	List	   *exprs = NIL;
-	StrataPruneTerms prune = {NIL};
+	StrataPruneTerms prune = {0};
 	List	   *private = NIL;
 	List	   *quals;
 	StrataKeyMatches matches;

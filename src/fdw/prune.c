@@ -225,7 +225,7 @@ add_boolean(PlannerInfo *root, const RelOptInfo *rel, Node *clause, StrataPruneT
 	}
 	if (exprType(clause) == BOOLOID)
 	{
-		StrataPruneTerms compared = {NIL};
+		StrataPruneTerms compared = {0};
 
 		if (!add_comparison(root, rel, STRATA_PRUNE_OPERATOR, clause, BooleanEqualOperator,
 							makeBoolConst(value, false), InvalidOid, &compared))
@@ -284,13 +284,13 @@ add_clause(PlannerInfo *root, const RelOptInfo *rel, Node *clause, StrataPruneTe
 {
 	if (is_orclause(clause) || is_andclause(clause))
 	{
-		StrataPruneTerms found = {NIL};
+		StrataPruneTerms found = {0};
 		int			n = 0;
 		ListCell   *lc;
 
 		foreach (lc, ((BoolExpr *) clause)->args)
 		{
-			StrataPruneTerms one = {NIL};
+			StrataPruneTerms one = {0};
 
 			if (add_clause(root, rel, lfirst(lc), &one) && !may_fail((Node *) one.exprs, NULL))
 			{
