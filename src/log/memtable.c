@@ -256,10 +256,10 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 					return false;
 
 				/*
-				 * Bulk loads of a table with on_duplicate 'error' lock no
-				 * keys; one may have put the key since we looked.
+				 * Large inserts lock no keys; one may have put the key since
+				 * we looked.
 				 */
-				unique = store->options->on_duplicate == STRATA_ON_DUPLICATE_ERROR;
+				unique = true;
 			}
 		}
 	}
@@ -281,6 +281,7 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 	row = copy_row(memtable, store->desc, values, isnull);
 	row->hash = hash;
 	row->unique = unique;
+	row->skips = unique && mode == STRATA_ON_DUPLICATE_IGNORE;
 	row->marks = marks;
 	if (old != NULL && old->tombstone)
 		row->marks |= STRATA_ROW_BORN;
