@@ -183,6 +183,13 @@ strata_memtable_flush(Oid storage, CommandId cid)
 	}
 }
 
+void
+strata_memtable_flush_all(void)
+{
+	for (StrataMemtable *memtable = memtables; memtable != NULL; memtable = memtable->next)
+		flush_memtable(memtable);
+}
+
 /* Take it off the list and free it.  Throws nothing. */
 static void
 drop_memtable(StrataMemtable *memtable)
