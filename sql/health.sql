@@ -51,6 +51,11 @@ FROM strata.health(interval '0') WHERE what LIKE 'transaction%health_test%';
 SELECT count(*) FROM strata.health() WHERE what LIKE 'transaction%health_test%';
 ROLLBACK PREPARED 'health_test';
 
+-- as many generations as an int can say are no backlog yet
+ALTER FOREIGN TABLE t OPTIONS (SET merge_after_generations '2147483647');
+SELECT count(*) FROM strata.health() WHERE store = 't'::regclass AND what LIKE '%generations are pending%';
+ALTER FOREIGN TABLE t OPTIONS (SET merge_after_generations '1');
+
 -- messages are for owners
 CREATE ROLE strata_health_stranger;
 SET ROLE strata_health_stranger;

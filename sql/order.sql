@@ -138,4 +138,14 @@ RESET enable_seqscan;
 CALL strata.drain('s');
 CALL strata.drain('n');
 SELECT count(*), bool_and(same) FROM queries, compare(q) c;
+-- a B-tree keeps names cut off: whole again, to the last byte, when it alone is read
+CREATE FOREIGN TABLE c (name name NOT NULL) SERVER strata OPTIONS (key 'name', auto_merge 'off');
+CREATE TABLE ch AS SELECT (repeat('x', g % 63) || g)::name AS name FROM generate_series(1, 500) g;
+INSERT INTO c SELECT * FROM ch;
+CALL strata.drain('c');
+SET enable_sort = off;
+SELECT planned('SELECT name FROM c ORDER BY name');
+CREATE TABLE cc AS SELECT name FROM c ORDER BY name;
+RESET enable_sort;
+SELECT count(*), bool_and(cc *= ch) FROM cc JOIN ch USING (name);
 DROP SCHEMA order_test CASCADE;

@@ -89,4 +89,29 @@ UPDATE p SET v = 'x' WHERE id % 1000 = 999;
 ANALYZE p;
 EXPLAIN (COSTS OFF) SELECT count(*), max(v) FROM p;
 SELECT count(*), max(v) FROM p;
+-- what a command has put is there for a parallel query in it, also where only a
+-- function of that query reads the table, and in a block that may not get an xid
+CREATE FOREIGN TABLE f (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', auto_merge 'off');
+CREATE TABLE big AS SELECT g FROM generate_series(1, 10000) g;
+ANALYZE big;
+CREATE FUNCTION rows_of_f(int) RETURNS text LANGUAGE plpgsql STABLE PARALLEL SAFE AS
+  $$BEGIN RETURN (SELECT count(*) FROM f); END$$;
+CREATE FUNCTION seen() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE result text;
+BEGIN
+  BEGIN
+    EXECUTE 'SELECT min(rows_of_f(g)) || '' to '' || max(rows_of_f(g)) FROM big WHERE g % 1000 = 0' INTO result;
+  EXCEPTION WHEN division_by_zero THEN NULL;
+  END;
+  RETURN result;
+END$$;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SET max_parallel_workers_per_gather = 2;
+EXPLAIN (COSTS OFF) SELECT min(rows_of_f(g)) FROM big WHERE g % 1000 = 0;
+INSERT INTO f SELECT g, seen() FROM generate_series(1, 3) g;
+SET parallel_leader_participation = off;
+INSERT INTO f SELECT g, seen() FROM generate_series(4, 6) g;
+SELECT * FROM f ORDER BY id;
 DROP SCHEMA parallel_test CASCADE;

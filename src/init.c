@@ -63,6 +63,8 @@ _PG_init(void)
 	strata_log_is_empty_hook = log_is_empty;
 	strata_check_rows_hook = strata_check_rows;
 
+	strata_parallel_init();
+
 	/* Called in the reverse order: the trigger sees what the memtable does. */
 	strata_trigger_init();
 	strata_memtable_init();

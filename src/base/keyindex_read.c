@@ -176,7 +176,19 @@ struct StrataIndexRange
 	IndexScanDesc scan;
 	ScanDirection direction;
 	ScanKeyData *keys;
+	NameData   *names;			/* [natts], NULL: no key column is of type name */
 };
+
+/*
+ * A value of type name is kept in a B-tree as a C string, without the zeros
+ * that fill it up: whoever copied it as a name would take what lies behind.
+ */
+static bool
+is_cut_name(Relation index, int i)
+{
+	return index->rd_opcintype[i] == NAMEOID &&
+		TupleDescAttr(RelationGetDescr(index), i)->atttypid == CSTRINGOID;
+}
 
 StrataIndexRange *
 strata_keyindex_range_begin(Relation storage, Oid index, const StrataBound *bounds, int nbounds,
@@ -192,6 +204,11 @@ strata_keyindex_range_begin(Relation storage, Oid index, const StrataBound *boun
 							   (StrategyNumber) bounds[i].strategy, bounds[i].subtype,
 							   range->index->rd_indcollation[bounds[i].column],
 							   bounds[i].proc, bounds[i].value);
+	for (int i = 0; range->names == NULL && i < RelationGetNumberOfAttributes(range->index); i++)
+	{
+		if (is_cut_name(range->index, i))
+			range->names = palloc(RelationGetNumberOfAttributes(range->index) * sizeof(NameData));
+	}
 	range->scan = strata_index_beginscan(storage, range->index, &probe_snapshot, nbounds);
 	range->scan->xs_want_itup = true;
 	index_rescan(range->scan, range->keys, nbounds, NULL, 0);
@@ -208,6 +225,13 @@ strata_keyindex_range_next(StrataIndexRange *range, Datum *keyvalues, ItemPointe
 		return false;
 	*tid = *found;
 	index_deform_tuple(range->scan->xs_itup, range->scan->xs_itupdesc, keyvalues, isnull);
+	for (int i = 0; range->names != NULL && i < RelationGetNumberOfAttributes(range->index); i++)
+	{
+		if (!is_cut_name(range->index, i))
+			continue;
+		namestrcpy(&range->names[i], DatumGetCString(keyvalues[i]));
+		keyvalues[i] = NameGetDatum(&range->names[i]);
+	}
 	return true;
 }
 
@@ -217,5 +241,7 @@ strata_keyindex_range_end(StrataIndexRange *range)
 	index_endscan(range->scan);
 	index_close(range->index, NoLock);
 	pfree(range->keys);
+	if (range->names != NULL)
+		pfree(range->names);
 	pfree(range);
 }

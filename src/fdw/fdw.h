@@ -38,6 +38,7 @@ extern void strataReScanForeignScan(ForeignScanState *node);
 extern void strataEndForeignScan(ForeignScanState *node);
 
 /* scan_parallel.c */
+extern void strata_parallel_init(void);
 extern bool strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel,
 											RangeTblEntry *rte);
 extern Size strataEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *pcxt);

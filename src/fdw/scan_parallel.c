@@ -4,6 +4,11 @@
  *	  Scans that several processes share, and what EXPLAIN ANALYZE is told of
  *	  them.
  *
+ * Memtables are the leader's.  It flushes them before a parallel query starts,
+ * whatever that reads: a function in it may read a strata table in a worker, or
+ * in the leader when that may not write any more.  (A scan flushes what it
+ * concerns once more, which is not there then.)
+ *
  * The cursors that hand out the pending part and the row groups are in the
  * shared memory of the parallel query, and so are the workers' figures, which
  * go with it: the leader adds them up when its node is shut down.
@@ -15,14 +20,34 @@
  */
 #include "postgres.h"
 
+#include "fdw/fdw.h"
 #include "fdw/scan.h"
 
+#include "executor/executor.h"
+#include "log/memtable.h"
 #include "storage/shmem.h"
 
-/*
- * Memtables are the leader's: it has flushed them when its scan began, before
- * any worker started.  A worker makes a view of its own, of the same snapshot.
- */
+static ExecutorStart_hook_type previous_start = NULL;
+
+static void
+executor_start(QueryDesc *query, int eflags)
+{
+	if (query->plannedstmt->parallelModeNeeded && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		strata_memtable_flush_all();
+	if (previous_start != NULL)
+		previous_start(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+}
+
+void
+strata_parallel_init(void)
+{
+	previous_start = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start;
+}
+
+/* A worker makes a view of its own, of the same snapshot. */
 bool
 strataIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 {

@@ -144,6 +144,13 @@ strata_memtable_flush(Oid storage, CommandId cid)
 	}
 }
 
+void
+strata_memtable_flush_all(void)
+{
+	for (StrataMemtable *memtable = memtables; memtable != NULL; memtable = memtable->next)
+		flush_memtable(memtable);
+}
+
 /* Take it off the list and free it.  Throws nothing. */
 static void
 drop_memtable(StrataMemtable *memtable)
@@ -217,10 +224,10 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 					return false;
 
 				/*
-				 * Bulk loads of a table with on_duplicate 'error' lock no
-				 * keys; one may have put the key since we looked.
+				 * Large inserts lock no keys; one may have put the key since
+				 * we looked.
 				 */
-				unique = store->options->on_duplicate == STRATA_ON_DUPLICATE_ERROR;
+				unique = true;
 			}
 		}
 	}
@@ -242,6 +249,7 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 	row = strata_memrow_copy(memtable, store->desc, values, isnull);
 	row->hash = hash;
 	row->unique = unique;
+	row->skips = unique && mode == STRATA_ON_DUPLICATE_IGNORE;
 	row->marks = marks;
 	if (old != NULL && old->tombstone)
 		row->marks |= STRATA_ROW_BORN;

@@ -81,6 +81,9 @@ extern void strata_memtable_end(StrataMemtable *memtable);
  */
 extern void strata_memtable_flush(Oid storage, CommandId cid);
 
+/* Flush every memtable of this session. */
+extern void strata_memtable_flush_all(void);
+
 /* Register transaction callbacks (from _PG_init). */
 extern void strata_memtable_init(void);
 

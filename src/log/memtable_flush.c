@@ -82,6 +82,8 @@ static void lock_keys(Flush *flush);
 static void flush_shard(Flush *flush, int shard);
 static void append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group);
 static void add_link(Flush *flush, StrataLogRow *rows, int nrows, const StrataPosition *position);
+static void raise_linked_duplicate(StrataMemtable *memtable, const StrataJudgeKey *keys, int nkeys,
+								   const Datum *duplicate);
 static void judge_links(Flush *flush);
 static StrataJudgeKey *collect_keys(Flush *flush, JudgeWhich which, int *nkeys);
 
@@ -269,6 +271,26 @@ add_link(Flush *flush, StrataLogRow *rows, int nrows, const StrataPosition *posi
 }
 
 /*
+ * The key of a linked row has a row before it.  One that was to be left out in
+ * that case was not there when we looked: with another look, it would be.
+ */
+static void
+raise_linked_duplicate(StrataMemtable *memtable, const StrataJudgeKey *keys, int nkeys,
+					   const Datum *duplicate)
+{
+	for (int i = 0; i < nkeys; i++)
+	{
+		if (keys[i].values == duplicate && keys[i].skips)
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("could not serialize access due to concurrent update"),
+					 errdetail("A statement that locks no keys has put a row of %s whose key this one had found free.",
+							   memtable->store->name)));
+	}
+	strata_memtable_raise_duplicate(memtable, NULL, duplicate);
+}
+
+/*
  * What has to be asked after the rows are linked: whether a serializable
  * transaction has read that they were not there, and whether they were.
  * Somebody who looks after this sees our entries; somebody who looked before
@@ -310,7 +332,7 @@ judge_links(Flush *flush)
 	{
 		duplicate = strata_judge_keys(memtable->store, flush->storage, keys, nkeys);
 		if (duplicate != NULL)
-			strata_memtable_raise_duplicate(memtable, NULL, duplicate);
+			raise_linked_duplicate(memtable, keys, nkeys, duplicate);
 	}
 
 	if (!validate && memtable->manifest != NULL)
@@ -377,7 +399,7 @@ collect_keys(Flush *flush, JudgeWhich which, int *nkeys)
 				continue;
 			out->hash = row->hash;
 			out->unique = row->unique;
-			out->skips = false;
+			out->skips = row->skips;
 			out->linked = true;
 			out->position = link->position;
 			out->seen = row->seen;

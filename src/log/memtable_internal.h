@@ -26,6 +26,7 @@ typedef struct StrataMemRow
 	bool		tombstone;
 	uint16		marks;			/* STRATA_ROW_... */
 	bool		unique;			/* a live row is an error: judged when linked */
+	bool		skips;			/* had one been seen, this row would not be here */
 	bool		changes;		/* a row that was read: versions of others linked
 								 * from seen on are an error */
 	StrataPosition seen;

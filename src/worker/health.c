@@ -111,7 +111,7 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 	StrataSharedStore known = {0};
 	StrataDebt	debt;
 	StrataGrowth growth;
-	int			limit;
+	int64		limit;
 	bool		present;
 
 	if (strata_shared != NULL)
@@ -131,7 +131,7 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 
 	strata_debt(store, storage, GetCurrentTimestamp(), &debt);
 	limit = options->merge_after_generations > 0 ?
-				options->merge_after_generations * HEALTH_BACKLOG_FACTOR :
+				(int64) options->merge_after_generations * HEALTH_BACKLOG_FACTOR :
 				HEALTH_BACKLOG_DEFAULT;
 	(void) strata_debt_growth(&debt, true, &growth);
 	if (debt.sealed > limit && growth.bytes > 0)
