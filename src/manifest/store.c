@@ -430,7 +430,10 @@ check_table_kind(Oid relid)
 	if (!strata_is_foreign_table(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a strata foreign table", name)));
+				 errmsg("\"%s\" is not a strata foreign table", name),
+				 get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ?
+					 errhint("Name its partitions: pg_partition_tree() lists them.") :
+					 0));
 	if (strata_options_get(relid)->layer != STRATA_LAYER_ALL)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
