@@ -308,6 +308,25 @@ CALL follow_hint('ALTER FOREIGN TABLE f ALTER t TYPE varchar(4)');
 CALL follow_hint('ALTER FOREIGN TABLE f ALTER i TYPE bigint');
 CALL follow_hint('ALTER FOREIGN TABLE f ALTER i TYPE numeric(10, 2)');
 SELECT id, v, i, t FROM f ORDER BY id;
+-- a column of the key, and a generated one, take a new table: no commands are offered
+CREATE FOREIGN TABLE hinted (id varchar(10) NOT NULL, n int, twice int GENERATED ALWAYS AS (n * 2) STORED) SERVER strata OPTIONS (key 'id');
+INSERT INTO hinted VALUES ('a', 1);
+CREATE PROCEDURE show_hint(command text) LANGUAGE plpgsql AS $$
+DECLARE hint text;
+BEGIN
+    EXECUTE command;
+EXCEPTION WHEN feature_not_supported THEN
+    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+    RAISE WARNING '%', SQLERRM USING HINT = hint;
+END $$;
+CALL show_hint('ALTER FOREIGN TABLE hinted ALTER id TYPE varchar(5)');
+CALL show_hint('ALTER FOREIGN TABLE hinted ALTER twice TYPE bigint');
+-- nor can what is added to a table without a key be filled
+CREATE FOREIGN TABLE hinted_log (line text) SERVER strata;
+INSERT INTO hinted_log VALUES ('a');
+CALL show_hint('ALTER FOREIGN TABLE hinted_log ADD COLUMN lucky float8 DEFAULT random()');
+CALL show_hint('ALTER FOREIGN TABLE hinted_log ADD COLUMN no int GENERATED ALWAYS AS IDENTITY');
+CALL show_hint('ALTER FOREIGN TABLE hinted_log ALTER line TYPE varchar(5)');
 ALTER TABLE h ALTER i TYPE bigint;
 ALTER TABLE h ALTER i TYPE numeric(10, 2);
 ALTER TABLE h ALTER i DROP DEFAULT;

@@ -65,4 +65,25 @@ BEGIN
 END $$;
 SELECT cost('SELECT * FROM t WHERE id = 5') < 100;
 
+-- what a statement writes is counted for it and for its node
+CREATE TABLE parent (id int NOT NULL) PARTITION BY LIST (id);
+CREATE FOREIGN TABLE part PARTITION OF parent FOR VALUES IN (1, 2) SERVER strata OPTIONS (key 'id');
+CREATE FUNCTION written(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, WAL, BUFFERS, FORMAT JSON) ' || query INTO plan;
+	plan := plan -> 0 -> 'Plan';
+	IF plan ->> 'Node Type' <> 'ModifyTable' THEN
+		plan := plan -> 'Plans' -> 0;
+	END IF;
+	RETURN format('%s: WAL %s, blocks %s', plan ->> 'Operation', (plan ->> 'WAL Records')::int > 0,
+				  (plan ->> 'Shared Hit Blocks')::int + (plan ->> 'Shared Read Blocks')::int > 0);
+END $$;
+SELECT written('INSERT INTO t VALUES (20000, 1)');
+SELECT written('UPDATE t SET step = 2 WHERE id = 20000');
+SELECT written('DELETE FROM t WHERE id = 20000');
+SELECT written('WITH new AS (INSERT INTO t VALUES (20000, 1) RETURNING id) SELECT id FROM new');
+SELECT written('INSERT INTO parent VALUES (1)');
+SELECT written('UPDATE parent SET id = 2');
+
 DROP SCHEMA explain CASCADE;

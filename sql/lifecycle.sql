@@ -53,7 +53,9 @@ BEGIN
     END LOOP;
 END $$;
 CREATE FOREIGN TABLE bad (id int) SERVER strata OPTIONS (key 'nosuch');
+CREATE FOREIGN TABLE bad ("Id" int NOT NULL) SERVER strata OPTIONS (key 'Id');
 CREATE FOREIGN TABLE bad (id int) SERVER strata OPTIONS (key 'ctid');
+CREATE FOREIGN TABLE bad ("Id" int NOT NULL) SERVER strata OPTIONS (key 'Id');
 CREATE FOREIGN TABLE bad (id json) SERVER strata OPTIONS (key 'id');
 CREATE FOREIGN TABLE bad (id point) SERVER strata OPTIONS (key 'id');
 CREATE FOREIGN TABLE bad (id money) SERVER strata OPTIONS (key 'id');

@@ -85,6 +85,18 @@ DELETE FROM strata.pass;
 RESET ROLE;
 REVOKE pg_write_all_data FROM rights_stranger;
 
+-- ---- pg_monitor: counts and states, no rows and no error's text ----
+GRANT pg_monitor TO rights_stranger;
+SET ROLE rights_stranger;
+SELECT store, pending_rows > 0 AS pending, base_rows, last_error FROM strata.stores;
+SELECT (SELECT count(*) > 0 FROM strata.generations) AS generations, (SELECT count(*) > 0 FROM strata.row_groups) AS row_groups, (SELECT count(*) > 0 FROM strata.merges) AS merges;
+SELECT strata.relation_size('t') > 0 AS size, strata.has_key_index('t');
+SELECT count(*) FROM t;
+SELECT * FROM strata.verify('t');
+CREATE FOREIGN TABLE layer (id int) SERVER strata OPTIONS (store 't', layer 'base');
+RESET ROLE;
+REVOKE pg_monitor FROM rights_stranger;
+
 -- ---- rights on columns, as on a heap table ----
 CREATE FUNCTION as_heap(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

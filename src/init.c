@@ -68,6 +68,7 @@ _PG_init(void)
 	/* Called in the reverse order: the trigger sees what the memtable does. */
 	strata_trigger_init();
 	strata_memtable_init();
+	strata_finish_init();
 
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
 	{

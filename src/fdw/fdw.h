@@ -55,8 +55,12 @@ extern RowMarkType strataGetForeignRowMarkType(RangeTblEntry *rte, LockClauseStr
 extern void strataRefetchForeignRow(EState *estate, ExecRowMark *erm, Datum rowid,
 									TupleTableSlot *slot, bool *updated);
 
+/* finish.c, from _PG_init */
+extern void strata_finish_init(void);
+
 /* modify.c */
 extern bool strata_locks_in_scan(Relation rel, CmdType operation);
+extern void strata_modify_finish(ResultRelInfo *rinfo);
 extern void strataAddForeignUpdateTargets(PlannerInfo *root, Index rtindex,
 										  RangeTblEntry *target_rte, Relation target_relation);
 extern void strata_unify_whole_rows(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid);

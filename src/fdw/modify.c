@@ -39,6 +39,7 @@
 #include "catalog/heap.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "executor/instrument.h"
 #include "executor/nodeModifyTable.h"
 #include "log/conflict_check.h"
 #include "manifest/lifecycle.h"
@@ -71,9 +72,9 @@ typedef struct ModifyState
 	/* what to check on each row */
 	bool		constraints;
 	CmdType		operation;		/* the statement that the row comes from */
+	ModifyTableState *mtstate;
 
 	/* updating and deleting */
-	ModifyTableState *mtstate;
 	AttrNumber	key_junk[INDEX_MAX_KEYS];	/* in the plan's rows */
 	AttrNumber	tid_junk;
 	AttrNumber	row_junk;		/* whole row, if RETURNING wants it */
@@ -317,6 +318,7 @@ begin_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 	state->storage = strata_storage_open(state->store, RowExclusiveLock);
 	strata_manifest_check_made(state->store, state->storage, NULL);
 	state->operation = mtstate->operation;
+	state->mtstate = mtstate;
 	state->constraints = rel->rd_att->constr != NULL;
 
 	/* COPY, which has no plan, leaves es_output_cid alone */
@@ -368,7 +370,6 @@ begin_change(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 	state = begin_modify(mtstate, rinfo);
 	refuse_keyless(state->store);
 	key = &state->store->key;
-	state->mtstate = mtstate;
 	for (int i = 0; i < key->natts; i++)
 	{
 		state->key_junk[i] =
@@ -409,6 +410,20 @@ end_modify(EState *estate, ResultRelInfo *rinfo)
 	oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
 	strata_store_close(state->store);
 	MemoryContextSwitchTo(oldcxt);
+}
+
+/* Write what was put, on the account of the plan's node. */
+void
+strata_modify_finish(ResultRelInfo *rinfo)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+	Instrumentation *instrument = state->mtstate->ps.instrument;
+
+	if (instrument != NULL)
+		InstrStartNode(instrument);
+	strata_memtable_finish(state->memtable);
+	if (instrument != NULL)
+		InstrStopNode(instrument, 0);
 }
 
 /* Lock a key for a row that this command puts or deletes. */

@@ -135,6 +135,12 @@ strata_memtable_end(StrataMemtable *memtable)
 }
 
 void
+strata_memtable_finish(StrataMemtable *memtable)
+{
+	flush_memtable(memtable);
+}
+
+void
 strata_memtable_flush(Oid storage, CommandId cid)
 {
 	for (StrataMemtable *memtable = memtables; memtable != NULL; memtable = memtable->next)

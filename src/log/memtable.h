@@ -72,6 +72,9 @@ extern void strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyval
 extern bool strata_memtable_has_key(StrataMemtable *memtable, uint32 hash,
 									const Datum *keyvalues);
 
+/* The statement puts no more rows: flush. */
+extern void strata_memtable_finish(StrataMemtable *memtable);
+
 /* End of the statement: the last user's call flushes and frees. */
 extern void strata_memtable_end(StrataMemtable *memtable);
 

@@ -213,8 +213,9 @@ key_changed(Follow *follow, const AttrNumber *attnums, int nkeys)
 
 /*
  * The commands that do what a change of a column's type would, or NULL where
- * that takes a new table: rows without a key cannot be updated, and columns
- * that plain inheritance brought are other tables' too.
+ * that takes a new table: rows without a key cannot be updated, a column of
+ * the key cannot be dropped, none can become a generated one where rows are,
+ * and columns that plain inheritance brought are other tables' too.
  */
 static char *
 retype_commands(Follow *follow, Form_pg_attribute att, Oid stored_type)
@@ -227,8 +228,13 @@ retype_commands(Follow *follow, Form_pg_attribute att, Oid stored_type)
 	char	   *type;
 	char	   *value;
 
-	if (follow->row.nkeys == 0)
+	if (follow->row.nkeys == 0 || att->attgenerated != '\0')
 		return NULL;
+	for (int i = 0; i < follow->row.nkeys; i++)
+	{
+		if (follow->row.key[i] == att->attnum)
+			return NULL;
+	}
 	if (att->attinhcount > 0)
 	{
 		if (!follow->rel->rd_rel->relispartition)
@@ -272,9 +278,9 @@ refuse_type_change(Follow *follow, Form_pg_attribute att, Oid stored_type)
 
 /* Said of an added column whose value would differ from row to row. */
 static const char *
-added_column_hint(Form_pg_attribute att)
+added_column_hint(Follow *follow, Form_pg_attribute att)
 {
-	if (att->attgenerated != '\0')
+	if (att->attgenerated != '\0' || follow->row.nkeys == 0)
 		return COPY_HINT;
 	if (att->attidentity != '\0')
 		return "Add it as a plain column, fill it with UPDATE, and then SET NOT NULL and ADD GENERATED ... AS IDENTITY.";
@@ -348,7 +354,7 @@ evaluate_default(Follow *follow, Form_pg_attribute att, Datum *value)
 					 errmsg("cannot add column \"%s\" to foreign table \"%s\" that has rows",
 							NameStr(att->attname), RelationGetRelationName(follow->rel)),
 					 errdetail("Its value would differ from row to row, and stored rows are not rewritten."),
-					 errhint("%s", added_column_hint(att))));
+					 errhint("%s", added_column_hint(follow, att))));
 		}
 
 		PushActiveSnapshot(GetTransactionSnapshot());

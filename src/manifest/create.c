@@ -215,7 +215,7 @@ strata_resolve_key(TupleDesc desc, const StrataOptions *options, const char *rel
 					(errcode(ERRCODE_UNDEFINED_COLUMN),
 					 errmsg("key column \"%s\" of foreign table \"%s\" does not exist",
 							name, relname),
-					 errhint("The option \"key\" is a list of column names separated by commas.")));
+					 errhint("The option \"key\" is a list of column names separated by commas. As in SQL, names with upper-case letters or other characters need double quotes.")));
 		attnums[nkeys++] = attnum;
 	}
 	return nkeys;

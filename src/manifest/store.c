@@ -31,6 +31,7 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "foreign/foreign.h"
@@ -395,6 +396,15 @@ strata_storage_open(StrataStore *store, LOCKMODE lockmode)
 	return storage;
 }
 
+bool
+strata_may_watch(Oid ftrelid)
+{
+	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)) &&
+		(pg_class_ownercheck(ftrelid, GetUserId()) ||
+		 pg_class_aclcheck(ftrelid, GetUserId(), ACL_SELECT) == ACLCHECK_OK ||
+		 has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
+}
+
 static void
 check_table_rights(Oid relid, bool owner)
 {
@@ -403,7 +413,7 @@ check_table_rights(Oid relid, bool owner)
 	if (owner)
 		result = pg_class_ownercheck(relid, GetUserId()) ? ACLCHECK_OK : ACLCHECK_NOT_OWNER;
 	else
-		result = pg_class_aclcheck(relid, GetUserId(), ACL_SELECT);
+		result = strata_may_watch(relid) ? ACLCHECK_OK : ACLCHECK_NO_PRIV;
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_FOREIGN_TABLE, get_rel_name(relid));
 }
@@ -420,7 +430,10 @@ check_table_kind(Oid relid)
 	if (!strata_is_foreign_table(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a strata foreign table", name)));
+				 errmsg("\"%s\" is not a strata foreign table", name),
+				 get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ?
+					 errhint("Name its partitions: pg_partition_tree() lists them.") :
+					 0));
 	if (strata_options_get(relid)->layer != STRATA_LAYER_ALL)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),

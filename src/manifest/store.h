@@ -84,13 +84,19 @@ extern bool strata_has_store(Oid relid);
  */
 extern Relation strata_storage_open(StrataStore *store, LOCKMODE lockmode);
 
+/*
+ * May the user see counts, sizes and states of a table (which is there)?  As
+ * owner, with SELECT on it, or as a member of pg_read_all_stats.
+ */
+extern bool strata_may_watch(Oid ftrelid);
+
 /* The table argument of a function that does something with it: 22004 for null. */
 extern Oid	strata_table_argument(FunctionCallInfo fcinfo);
 
 /*
  * Resolve the foreign table argument of an SQL function: checks that it is an
  * ordinary strata table (42809 else) and the caller's rights: owner or member
- * of it, or with owner = false SELECT on it (42501).  Locks it with lockmode
+ * of it, or with owner = false strata_may_watch (42501).  Locks it with lockmode
  * (NoLock: not at all, for passes, which never open the foreign table).
  */
 extern void strata_check_table_argument(Oid relid, bool owner, LOCKMODE lockmode);

@@ -167,9 +167,9 @@ strata_pass_enter(StrataPassEnv *env, Oid ftrelid, const char *command, bool now
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("a merge cannot run in a transaction of isolation level %s",
+				 errmsg("%s cannot run in a transaction of isolation level %s", command,
 						XactIsoLevel == XACT_SERIALIZABLE ? "SERIALIZABLE" : "REPEATABLE READ"),
-				 errdetail("The transaction's snapshot does not see what the merge moves."),
+				 errdetail("The transaction's snapshot does not see what it moves."),
 				 errhint("Run it in a transaction of its own at READ COMMITTED.")));
 
 	storage = strata_pass_lock(ftrelid, nowait);

@@ -33,7 +33,6 @@
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -41,7 +40,6 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(strata_stores_info);
@@ -119,15 +117,6 @@ inspect_open_table(const char *name)
 	return table_open(relid, AccessShareLock);
 }
 
-static bool
-inspect_allowed(Oid ftrelid)
-{
-	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)))
-		return false;
-	return pg_class_aclcheck(ftrelid, GetUserId(), ACL_SELECT) == ACLCHECK_OK ||
-		pg_class_ownercheck(ftrelid, GetUserId());
-}
-
 /*
  * The stores the caller may see (List of InspectStore, not opened).
  */
@@ -151,7 +140,7 @@ inspect_stores(void)
 													   RelationGetDescr(table), &isnull));
 		store->storage_oid = DatumGetObjectId(heap_getattr(tuple, storage,
 														   RelationGetDescr(table), &isnull));
-		if (inspect_allowed(store->ftrelid))
+		if (strata_may_watch(store->ftrelid))
 			stores = lappend(stores, store);
 	}
 	systable_endscan(scan);
@@ -170,7 +159,7 @@ inspect_store(InspectStore *store, InspectRows rows, ReturnSetInfo *rsinfo)
 	if (!ConditionalLockRelationOid(store->storage_oid, AccessShareLock))
 		return false;
 	if (strata_store_storage(store->ftrelid) != store->storage_oid ||
-		!inspect_allowed(store->ftrelid))
+		!strata_may_watch(store->ftrelid))
 	{
 		UnlockRelationOid(store->storage_oid, AccessShareLock);
 		return false;
@@ -476,7 +465,7 @@ strata_merges_info(PG_FUNCTION_ARGS)
 		bool		store_isnull;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!inspect_allowed(DatumGetObjectId(heap_getattr(tuple, store_attno, desc,
+		if (!strata_may_watch(DatumGetObjectId(heap_getattr(tuple, store_attno, desc,
 														   &store_isnull))))
 			continue;
 		for (int i = 0; i < ncolumns; i++)

@@ -212,8 +212,7 @@ strata_health_info(PG_FUNCTION_ARGS)
 					   "It was dropped without event triggers: SELECT strata.drop_orphans().");
 			continue;
 		}
-		if (!pg_class_ownercheck(ftrelid, GetUserId()) &&
-			pg_class_aclcheck(ftrelid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+		if (!strata_may_watch(ftrelid))
 			continue;
 		message = strata_attempt(look_at_store, &look);
 		if (message != NULL)

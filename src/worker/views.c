@@ -55,15 +55,6 @@ is_owner(Oid ftrelid)
 	return pg_class_ownercheck(ftrelid, GetUserId());
 }
 
-static bool
-is_allowed(Oid ftrelid)
-{
-	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)))
-		return false;
-	return is_owner(ftrelid) ||
-		pg_class_aclcheck(ftrelid, GetUserId(), ACL_SELECT) == ACLCHECK_OK;
-}
-
 static void
 set_time(Datum *values, bool *isnull, int column, TimestampTz at)
 {
@@ -115,7 +106,7 @@ strata_workers_info(PG_FUNCTION_ARGS)
 		values[0] = Int32GetDatum(pid);
 		set_text(values, isnull, 1, get_database_name(database));
 		set_text(values, isnull, 2, task_names[task]);
-		isnull[3] = !OidIsValid(store) || database != MyDatabaseId || !is_allowed(store);
+		isnull[3] = !OidIsValid(store) || database != MyDatabaseId || !strata_may_watch(store);
 		values[3] = ObjectIdGetDatum(store);
 		set_text(values, isnull, 4, phase_names[pg_atomic_read_u32(&place->progress.phase)]);
 		values[5] = Int64GetDatum(pg_atomic_read_u32(&place->progress.planned));
@@ -149,7 +140,7 @@ strata_stat_info(PG_FUNCTION_ARGS)
 		Datum		values[STAT_NCOLUMNS];
 		bool		isnull[STAT_NCOLUMNS] = {0};
 
-		if (!is_allowed(store->key.store))
+		if (!strata_may_watch(store->key.store))
 			continue;
 		values[0] = ObjectIdGetDatum(store->key.store);
 		values[1] = Int64GetDatum(store->passes);
@@ -190,7 +181,7 @@ wanted_now(void *arg)
 
 	if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, AccessShareLock))
 		return;
-	if (strata_store_storage(look->ftrelid) != oid || !is_allowed(look->ftrelid))
+	if (strata_store_storage(look->ftrelid) != oid || !strata_may_watch(look->ftrelid))
 	{
 		UnlockRelationOid(oid, AccessShareLock);
 		return;
@@ -225,7 +216,7 @@ strata_store_states_info(PG_FUNCTION_ARGS)
 		bool		isnull[STATES_NCOLUMNS] = {0};
 
 		CHECK_FOR_INTERRUPTS();
-		if (!is_allowed(ftrelid))
+		if (!strata_may_watch(ftrelid))
 			continue;
 		if (strata_shared != NULL)
 			(void) strata_store_look(ftrelid, &known);

@@ -135,7 +135,7 @@ same_rows($node, 'small', 'savepoint: rows');
 index_exact('small', 'savepoint');
 verify_clean($node, 'small', 'savepoint');
 ($ret, $out, $err) = $node->psql('postgres', "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM strata.compact('small')");
-like($err, qr/cannot run in a transaction of isolation level REPEATABLE READ/, 'REPEATABLE READ is refused');
+like($err, qr/strata\.compact\(\) cannot run in a transaction of isolation level REPEATABLE READ/, 'REPEATABLE READ is refused');
 
 # ---- every step: error, kill -9, SIGSEGV, cancel, terminate ----
 for my $point ('compact-begin', 'pass-group-written', 'compact-written', 'pass-index-insert', 'compact-before-manifest', 'manifest-group-added', 'compact-after-manifest', 'compact-before-commit')

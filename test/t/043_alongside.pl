@@ -56,6 +56,8 @@ for my $order ("'strata," . join(',', @libraries) . "'", "'" . join(',', @librar
 	is($calls->('UPDATE t SET reward%'), '1|2', 'pg_stat_statements counts statements and rows');
 	is($calls->('DELETE FROM t WHERE%'), $calls->('DELETE FROM t_heap WHERE%'), 'as for a heap table');
 	is($calls->('CALL strata.drain%'), '1|0', 'and utility commands');
+	is($node->safe_psql('postgres', "SELECT string_agg(split_part(query, ' ', 1), ' ' ORDER BY query) FROM pg_stat_statements WHERE query ~ '^(INSERT INTO|UPDATE|DELETE FROM) t ' AND NOT (wal_records > 0 AND wal_bytes > 0)"),
+		'', 'and what each statement writes');
 	$node->stop;
 	my $text = slurp_file($node->logfile, $log);
 	ok($text =~ /Foreign Scan on t .*actual time.*\n\s+Key Lookup: /, 'auto_explain logs plans with our lines');
