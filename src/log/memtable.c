@@ -87,8 +87,6 @@ static bool key_equals_row(StrataMemtable *memtable, const StrataMemRow *row,
 
 static void raise_kept_error(StrataMemtable *memtable) pg_attribute_noreturn();
 static void drop_memtable(StrataMemtable *memtable);
-static bool put_row(StrataMemtable *memtable, StrataOnDuplicate mode, Datum *values, bool *isnull,
-					uint16 marks);
 static bool lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues);
 static StrataMemRow *find_row(StrataMemtable *memtable, StrataMemShard *shard, uint32 hash,
 							  const Datum *keyvalues);
@@ -213,13 +211,6 @@ bool
 strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 					Datum *values, bool *isnull)
 {
-	return put_row(memtable, mode, values, isnull, 0);
-}
-
-static bool
-put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
-		Datum *values, bool *isnull, uint16 marks)
-{
 	StrataStore *store = memtable->store;
 	Datum	   *keyvalues = memtable->work_key;
 	StrataMemShard *shard;
@@ -281,9 +272,6 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 	row = copy_row(memtable, store->desc, values, isnull);
 	row->hash = hash;
 	row->unique = unique;
-	row->marks = marks;
-	if (old != NULL && old->tombstone)
-		row->marks |= STRATA_ROW_BORN;
 	store_row(memtable, shard, row, old, keyvalues);
 	flush_if_full(memtable, shard);
 	return true;
@@ -339,22 +327,16 @@ strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues)
 	MemoryContextReset(memtable->temp_mcxt);
 }
 
-/* Put row or tombstone in the place of one that was read. */
+/* Put row or tombstone, copied by copy_row, in the place of one that was read. */
 static void
-put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const bool *isnull,
-		   const Datum *keyvalues, bool tombstone, uint16 marks,
+put_change(StrataMemtable *memtable, StrataMemRow *row, const Datum *keyvalues,
 		   StrataManifest *manifest, const StrataPosition *seen)
 {
 	StrataStore *store = memtable->store;
 	uint32		hash = strata_key_hash(&store->key, keyvalues);
 	StrataMemShard *shard = &memtable->shards[strata_key_shard(hash, store->nshards)];
-	StrataMemRow *old;
-	StrataMemRow *row;
+	StrataMemRow *old = find_row(memtable, shard, hash, keyvalues);
 
-	if (memtable->error != NULL)
-		raise_kept_error(memtable);
-
-	old = find_row(memtable, shard, hash, keyvalues);
 	if (!FullTransactionIdIsValid(memtable->fxid))
 		memtable->fxid = GetCurrentFullTransactionId();
 	if (memtable->manifest == NULL)
@@ -365,10 +347,7 @@ put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const 
 		MemoryContextSwitchTo(oldcxt);
 	}
 
-	row = copy_row(memtable, desc, values, isnull);
 	row->hash = hash;
-	row->tombstone = tombstone;
-	row->marks = marks;
 	row->changes = true;
 	row->seen = *seen;
 	store_row(memtable, shard, row, old, keyvalues);
@@ -381,19 +360,36 @@ strata_memtable_put_version(StrataMemtable *memtable, Datum *values, bool *isnul
 {
 	StrataStore *store = memtable->store;
 
+	if (memtable->error != NULL)
+		raise_kept_error(memtable);
 	strata_key_extract(&store->key, values, isnull, memtable->work_key,
 					   memtable->relname, store->desc);
-	put_change(memtable, store->desc, values, isnull, memtable->work_key, false, 0, manifest, seen);
+	put_change(memtable, copy_row(memtable, store->desc, values, isnull), memtable->work_key,
+			   manifest, seen);
+}
+
+/* A tombstone of this key. */
+static StrataMemRow *
+copy_key(StrataMemtable *memtable, const Datum *keyvalues)
+{
+	bool		isnull[INDEX_MAX_KEYS] = {0};
+	StrataMemRow *row = copy_row(memtable, memtable->store->key.desc, keyvalues, isnull);
+
+	row->tombstone = true;
+	return row;
 }
 
 void
 strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
 							  StrataManifest *manifest, const StrataPosition *seen, bool moved)
 {
-	bool		isnull[INDEX_MAX_KEYS] = {0};
+	StrataMemRow *row;
 
-	put_change(memtable, memtable->store->key.desc, keyvalues, isnull, keyvalues, true,
-			   moved ? STRATA_ROW_MOVED : 0, manifest, seen);
+	if (memtable->error != NULL)
+		raise_kept_error(memtable);
+	row = copy_key(memtable, keyvalues);
+	row->moved = moved;
+	put_change(memtable, row, keyvalues, manifest, seen);
 }
 
 void
@@ -401,11 +397,19 @@ strata_memtable_put_rekeyed(StrataMemtable *memtable, const Datum *oldkey,
 							Datum *values, bool *isnull,
 							StrataManifest *manifest, const StrataPosition *seen)
 {
-	bool		no_nulls[INDEX_MAX_KEYS] = {0};
+	StrataStore *store = memtable->store;
+	Datum	   *newkey = memtable->work_key;
+	StrataMemRow *row;
 
-	put_change(memtable, memtable->store->key.desc, oldkey, no_nulls, oldkey, true,
-			   STRATA_ROW_REKEYED, manifest, seen);
-	(void) put_row(memtable, STRATA_ON_DUPLICATE_ERROR, values, isnull, STRATA_ROW_REKEYED);
+	if (memtable->error != NULL)
+		raise_kept_error(memtable);
+	strata_key_extract(&store->key, values, isnull, newkey, memtable->relname, store->desc);
+	row = copy_key(memtable, oldkey);
+	row->next = copy_key(memtable, newkey);
+	row->raw += row->next->raw;
+	row->memory += row->next->memory;
+	put_change(memtable, row, oldkey, manifest, seen);
+	(void) strata_memtable_put(memtable, STRATA_ON_DUPLICATE_ERROR, values, isnull);
 }
 
 bool
@@ -566,6 +570,10 @@ free_row(StrataMemtable *memtable, StrataMemRow *row)
 {
 	TupleDesc	desc = row->tombstone ? memtable->store->key.desc : memtable->store->desc;
 
+	if (row->next != NULL)
+		free_row(memtable, row->next);
+	if (row->before != NULL)
+		free_row(memtable, row->before);
 	for (int i = 0; i < row->nvalues; i++)
 	{
 		char	   *value = DatumGetPointer(row->values[i]);
@@ -590,9 +598,6 @@ store_row(StrataMemtable *memtable, StrataMemShard *shard, StrataMemRow *row,
 			row->changes = true;
 			row->seen = old->seen;
 		}
-		/* so is what it took the place of */
-		if (!row->tombstone && !old->tombstone)
-			row->marks |= old->marks;
 		if (memtable->hash != NULL)
 		{
 			KeyHashEntry *entry;
@@ -607,7 +612,23 @@ store_row(StrataMemtable *memtable, StrataMemShard *shard, StrataMemRow *row,
 		memtable->raw -= old->raw;
 		memtable->memory -= old->memory;
 		total_memory -= old->memory;
-		free_row(memtable, old);
+
+		/* whoever waits for a row has to find that it was deleted, too */
+		if (old->before != NULL)
+		{
+			row->before = old->before;
+			old->before = NULL;
+			free_row(memtable, old);
+		}
+		else if (old->tombstone)
+			row->before = old;
+		else
+			free_row(memtable, old);
+		if (row->before != NULL)
+		{
+			row->raw += row->before->raw;
+			row->memory += row->before->memory;
+		}
 	}
 	else
 	{
