@@ -490,6 +490,7 @@ look(StrataRowLocker *locker, bool locked, LockWaitPolicy policy, StrataPosition
 
 		CHECK_FOR_INTERRUPTS();
 		strata_pending_extend(view->pending, view->manifest);
+		STRATA_PAUSE("log-row-known");
 		*seen = strata_pending_known_end(view->pending, shard);
 		newer.locker = locker;
 		/* of a row that only has to be there, it matters how it came */
