@@ -529,9 +529,11 @@ get_old_key(ModifyState *state, TupleTableSlot *planSlot, Datum *oldkey)
 static StrataRowState
 lock_row(EState *estate, ModifyState *state, Datum *oldkey, LOCKMODE mode)
 {
+	const StrataKey *key = &state->store->key;
 	MemoryContext oldcxt;
 	StrataRowState found;
-	uint32		hash;
+	Datum		newkey[INDEX_MAX_KEYS];
+	const Datum *nowkey = oldkey;
 
 	if (state->view == NULL)
 	{
@@ -542,12 +544,22 @@ lock_row(EState *estate, ModifyState *state, Datum *oldkey, LOCKMODE mode)
 	}
 
 	oldcxt = MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
-	hash = strata_key_hash(&state->store->key, oldkey);
-	if (strata_memtable_has_key(state->memtable, hash, oldkey))
+	found = strata_row_lock(state->locker, strata_key_hash(key, oldkey), oldkey, &state->newest,
+							mode, LockWaitBlock, &state->seen);
+
+	/*
+	 * What this command put under the key that the row has now (and has not
+	 * flushed) took the row's place; what it put under the key that was read
+	 * may have taken another one's.
+	 */
+	if (found == STRATA_ROW_CHANGED)
+	{
+		strata_row_locker_newest_key(state->locker, newkey);
+		nowkey = newkey;
+	}
+	if ((found == STRATA_ROW_SAME || found == STRATA_ROW_CHANGED) &&
+		strata_memtable_has_key(state->memtable, strata_key_hash(key, nowkey), nowkey))
 		found = STRATA_ROW_OWN_COMMAND;
-	else
-		found = strata_row_lock(state->locker, hash, oldkey, &state->newest, mode, LockWaitBlock,
-								&state->seen);
 	MemoryContextSwitchTo(oldcxt);
 
 	if (found == STRATA_ROW_OWN_LATER)
@@ -573,8 +585,8 @@ refuse_changed(void)
  * happens to it happens to its newest version.  False when there is nothing to
  * do any more.
  * When another transaction had changed it, *epqslot becomes the plan's row for
- * the version to change, and the result relation's old tuple slot (if there
- * is one) that version.
+ * the version to change, oldkey that version's key, and the result relation's
+ * old tuple slot (if there is one) that version.
  */
 static bool
 lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
@@ -624,7 +636,10 @@ lock_target(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *planSlot,
 	if (rinfo->ri_oldTupleSlot != NULL)
 		ExecCopySlot(rinfo->ri_oldTupleSlot, testslot);
 	*epqslot = EvalPlanQual(epqstate, rel, rinfo->ri_RangeTableIndex, testslot);
-	return !TupIsNull(*epqslot);
+	if (TupIsNull(*epqslot))
+		return false;
+	get_old_key(state, *epqslot, oldkey);
+	return true;
 }
 
 /* A row that was locked leaves the partition. */

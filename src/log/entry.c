@@ -7,10 +7,12 @@
  *
  *	ROWS		uint32 key hashes of rows, then of tombstones, padded to
  *				MAXALIGN; then one minimal tuple each in the same order, each
- *				padded to MAXALIGN (of tombstones: of the key columns), with
- *				STRATA_ROW_... marks in t_infomask2, the
- *				whole as one zstd frame when that pays.  Hashes stay
- *				uncompressed so that keys can be indexed without decoding.
+ *				padded to MAXALIGN (of tombstones: of the key columns), the
+ *				whole as one zstd frame when that pays.  Tombstones have
+ *				STRATA_ROW_... marks in t_infomask2; behind one that is
+ *				REKEYED stands another tuple of the key columns, the row's
+ *				next key.  Hashes stay uncompressed so that keys can be
+ *				indexed without decoding.
  *	EXTENT		StrataExtent
  *	ROW_GROUP	StrataGroupRef
  *	LOST		whatever was there
@@ -53,6 +55,8 @@ struct StrataEntryDecoder
 	char	   *raw;			/* the tuples */
 	bool		raw_owned;		/* palloc'd, else inside entry */
 	MinimalTuple *tuples;		/* [rows + tombstones] */
+	MinimalTuple *next_keys;	/* [tombstones], NULL where there is none; NULL:
+								 * there is none at all */
 	Datum	   *scratch_values; /* [desc->natts], for keys of rows */
 	bool	   *scratch_isnull;
 	AttrNumber	last_key_attnum;
@@ -163,18 +167,71 @@ compress_tuples(char *dst, Size capacity, const char *raw, Size raw_length, int 
 	return ZSTD_isError(size) ? 0 : size;
 }
 
+/* The tuples of an entry being encoded, before compression. */
+typedef struct RawTuples
+{
+	char	   *bytes;
+	Size		length;
+	Size		capacity;
+} RawTuples;
+
+/* Add a tuple; NULL when that would be more than an entry may have. */
+static MinimalTuple
+add_tuple(RawTuples *raw, TupleDesc desc, Datum *values, bool *isnull)
+{
+	Size		data_length;
+	Size		length;
+	bool		has_null;
+	MinimalTuple tuple;
+
+	/* Never form a tuple before its size is known to be in bounds. */
+	length = tuple_length(desc, values, isnull, &data_length, &has_null);
+	if (length > STRATA_MAX_ENTRY_RAW - raw->length)
+		return NULL;
+	if (raw->length + length > raw->capacity)
+	{
+		Size		old_capacity = raw->capacity;
+
+		raw->capacity = Min(Max(raw->capacity * 2, raw->length + length), STRATA_MAX_ENTRY_RAW);
+		raw->bytes = repalloc(raw->bytes, raw->capacity);
+		memset(raw->bytes + old_capacity, 0, raw->capacity - old_capacity);
+	}
+	tuple = (MinimalTuple) (raw->bytes + raw->length);
+	fill_tuple(tuple, desc, values, isnull, data_length, has_null);
+	raw->length += length;
+	return tuple;
+}
+
+/* Add a row, or a tombstone and what belongs to it. */
+static bool
+add_row(RawTuples *raw, const StrataStore *store, const StrataLogRow *row)
+{
+	bool		no_nulls[INDEX_MAX_KEYS] = {0};
+	MinimalTuple tuple;
+
+	if (!row->tombstone)
+		return add_tuple(raw, store->desc, row->values, row->isnull) != NULL;
+
+	tuple = add_tuple(raw, store->key.desc, row->values, no_nulls);
+	if (tuple == NULL)
+		return false;
+	if (row->moved)
+		tuple->t_infomask2 |= STRATA_ROW_MOVED;
+	if (row->next_key == NULL)
+		return true;
+	tuple->t_infomask2 |= STRATA_ROW_REKEYED;
+	return add_tuple(raw, store->key.desc, row->next_key, no_nulls) != NULL;
+}
+
 StrataEntryHeader *
 strata_entry_encode_rows(const StrataStore *store, FullTransactionId fxid, CommandId cid,
 						 const StrataLogRow *rows, int nrows)
 {
-	bool		no_nulls[INDEX_MAX_KEYS] = {0};
 	uint32		ntombstones = 0;
 	Size		prefix;
 	Size		room;
-	Size		raw_length = 0;
-	Size		raw_capacity;
 	Size		compressed = 0;
-	char	   *raw;
+	RawTuples	raw;
 	char	   *bytes;
 	StrataEntryHeader *entry;
 	uint32	   *hashes;
@@ -186,75 +243,54 @@ strata_entry_encode_rows(const StrataStore *store, FullTransactionId fxid, Comma
 		return NULL;
 	room = STRATA_MAX_ENTRY_SIZE - prefix;
 
-	/* Never form a tuple before its size is known to be in bounds. */
-	raw_capacity = STRATA_LOG_PAGE_CAPACITY;
-	raw = palloc0(raw_capacity);
+	raw.length = 0;
+	raw.capacity = STRATA_LOG_PAGE_CAPACITY;
+	raw.bytes = palloc0(raw.capacity);
 	for (int i = 0; i < nrows; i++)
 	{
-		TupleDesc	desc = rows[i].tombstone ? store->key.desc : store->desc;
-		bool	   *isnull = rows[i].tombstone ? no_nulls : rows[i].isnull;
-		Size		data_length;
-		Size		length;
-		bool		has_null;
-
 		Assert(rows[i].tombstone || ntombstones == 0);
 		if (rows[i].tombstone)
 			ntombstones++;
-
-		length = tuple_length(desc, rows[i].values, isnull, &data_length, &has_null);
-		if (length > STRATA_MAX_ENTRY_RAW - raw_length)
+		if (!add_row(&raw, store, &rows[i]))
 		{
-			pfree(raw);
+			pfree(raw.bytes);
 			return NULL;
 		}
-		if (raw_length + length > raw_capacity)
-		{
-			Size		old_capacity = raw_capacity;
-
-			raw_capacity = Min(Max(raw_capacity * 2, raw_length + length),
-							   STRATA_MAX_ENTRY_RAW);
-			raw = repalloc(raw, raw_capacity);
-			memset(raw + old_capacity, 0, raw_capacity - old_capacity);
-		}
-		fill_tuple((MinimalTuple) (raw + raw_length), desc, rows[i].values, isnull,
-				   data_length, has_null);
-		((MinimalTuple) (raw + raw_length))->t_infomask2 |= rows[i].marks;
-		raw_length += length;
 	}
 
-	bytes = palloc0(prefix + Min(raw_length, room));
-	if (store->options->compression_level != 0 && raw_length >= COMPRESS_MIN_BYTES)
+	bytes = palloc0(prefix + Min(raw.length, room));
+	if (store->options->compression_level != 0 && raw.length >= COMPRESS_MIN_BYTES)
 	{
 		/*
 		 * Where the tuples fit as they are, a frame must save an eighth to be
 		 * worth decoding; where they do not, any frame that fits will do.
 		 */
-		Size		most = raw_length <= room ? raw_length - raw_length / 8 : room;
+		Size		most = raw.length <= room ? raw.length - raw.length / 8 : room;
 
-		compressed = compress_tuples(bytes + prefix, most, raw, raw_length,
+		compressed = compress_tuples(bytes + prefix, most, raw.bytes, raw.length,
 									 store->options->compression_level);
 	}
 	if (compressed == 0)
 	{
-		if (raw_length > room)
+		if (raw.length > room)
 		{
 			pfree(bytes);
-			pfree(raw);
+			pfree(raw.bytes);
 			return NULL;
 		}
-		memcpy(bytes + prefix, raw, raw_length);
+		memcpy(bytes + prefix, raw.bytes, raw.length);
 	}
-	pfree(raw);
+	pfree(raw.bytes);
 
 	entry = (StrataEntryHeader *) bytes;
-	entry->length = prefix + (compressed != 0 ? compressed : raw_length);
+	entry->length = prefix + (compressed != 0 ? compressed : raw.length);
 	entry->fxid = U64FromFullTransactionId(fxid);
 	entry->cid = cid;
 	entry->type = STRATA_ENTRY_ROWS;
 	entry->flags = compressed != 0 ? STRATA_ENTRY_COMPRESSED : 0;
 	entry->rows = nrows - ntombstones;
 	entry->tombstones = ntombstones;
-	entry->raw_length = raw_length;
+	entry->raw_length = raw.length;
 	entry->natts = store->desc->natts;
 	hashes = (uint32 *) (bytes + MAXALIGN(sizeof(StrataEntryHeader)));
 	for (int i = 0; i < nrows; i++)
@@ -491,6 +527,12 @@ strata_entry_decode(const StrataStore *store, const StrataEntryHeader *entry)
 		decoder->tuples[i] = (MinimalTuple) (decoder->raw + offset);
 		offset += check_tuple(decoder, offset,
 							  i < entry->rows ? entry->natts : store->key.natts);
+		if (i < entry->rows || (decoder->tuples[i]->t_infomask2 & STRATA_ROW_REKEYED) == 0)
+			continue;
+		if (decoder->next_keys == NULL)
+			decoder->next_keys = palloc0(sizeof(MinimalTuple) * entry->tombstones);
+		decoder->next_keys[i - entry->rows] = (MinimalTuple) (decoder->raw + offset);
+		offset += check_tuple(decoder, offset, store->key.natts);
 	}
 	if (offset != entry->raw_length)
 		entry_damaged(decoder, "bytes are left after the last row");
@@ -580,11 +622,25 @@ strata_entry_row(StrataEntryDecoder *decoder, uint32 row, Datum *values, bool *i
 	strata_store_fill_missing(decoder->store, natts, values, isnull);
 }
 
+/* Take a checked tuple of the key columns apart. */
+static void
+deform_key(const StrataEntryDecoder *decoder, MinimalTuple tuple, Datum *keyvalues)
+{
+	const StrataKey *key = &decoder->store->key;
+	bool		isnull[INDEX_MAX_KEYS];
+
+	deform_tuple(decoder, tuple, key->desc, key->natts, keyvalues, isnull);
+	for (int i = 0; i < key->natts; i++)
+	{
+		if (isnull[i])
+			entry_damaged(decoder, "key is null");
+	}
+}
+
 void
 strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues)
 {
 	const StrataKey *key = &decoder->store->key;
-	bool		isnull[INDEX_MAX_KEYS];
 
 	if (row >= decoder->entry->rows + decoder->entry->tombstones)
 		elog(ERROR, "row %u of a log entry with %u rows and %u tombstones", row,
@@ -592,12 +648,7 @@ strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues)
 
 	if (row >= decoder->entry->rows)
 	{
-		deform_tuple(decoder, decoder->tuples[row], key->desc, key->natts, keyvalues, isnull);
-		for (int i = 0; i < key->natts; i++)
-		{
-			if (isnull[i])
-				entry_damaged(decoder, "key is null");
-		}
+		deform_key(decoder, decoder->tuples[row], keyvalues);
 		return;
 	}
 
@@ -620,11 +671,23 @@ strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues)
 	}
 }
 
-uint16
-strata_entry_marks(StrataEntryDecoder *decoder, uint32 row)
+bool
+strata_entry_moved(StrataEntryDecoder *decoder, uint32 row)
 {
 	Assert(row < decoder->entry->rows + decoder->entry->tombstones);
-	return decoder->tuples[row]->t_infomask2 & (STRATA_ROW_REKEYED | STRATA_ROW_BORN | STRATA_ROW_MOVED);
+	return row >= decoder->entry->rows &&
+		(decoder->tuples[row]->t_infomask2 & STRATA_ROW_MOVED) != 0;
+}
+
+bool
+strata_entry_next_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues)
+{
+	Assert(row < decoder->entry->rows + decoder->entry->tombstones);
+	if (row < decoder->entry->rows || decoder->next_keys == NULL ||
+		decoder->next_keys[row - decoder->entry->rows] == NULL)
+		return false;
+	deform_key(decoder, decoder->next_keys[row - decoder->entry->rows], keyvalues);
+	return true;
 }
 
 void
@@ -633,6 +696,8 @@ strata_entry_decode_end(StrataEntryDecoder *decoder)
 	if (decoder->raw_owned)
 		pfree(decoder->raw);
 	pfree(decoder->tuples);
+	if (decoder->next_keys != NULL)
+		pfree(decoder->next_keys);
 	if (decoder->scratch_values != NULL)
 	{
 		pfree(decoder->scratch_values);
@@ -662,6 +727,7 @@ strata_entry_check_rows(const StrataStore *store, int shard, const StrataEntryHe
 			return psprintf("key hash of row %u is wrong", row);
 		if (strata_key_shard(hashes[row], store->nshards) != shard)
 			return psprintf("row %u belongs to another shard", row);
+		(void) strata_entry_next_key(decoder, row, keyvalues);
 	}
 	strata_entry_decode_end(decoder);
 	return NULL;

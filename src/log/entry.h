@@ -9,9 +9,10 @@
  * page before; an entry's header never crosses a page.
  *
  *	ROWS		hashes of the rows' then the tombstones' keys, then minimal
- *				tuples (of tombstones: the key columns), zstd-compressed when
- *				that pays; at most two pages, 8,192 rows and 256 kB of tuples.  A key occurs
- *				once.
+ *				tuples (of tombstones: the key columns, and after that the
+ *				row's next key if it has one), zstd-compressed when that
+ *				pays; at most two pages, 8,192 rows and 256 kB of tuples.  A
+ *				key occurs once.
  *	EXTENT		a StrataExtent that its (sub)transaction took
  *	ROW_GROUP	a StrataGroupRef: rows written outside the log
  *	LOST		bytes that could not be read and that repair set aside; counts
@@ -115,16 +116,12 @@ typedef struct StrataExtentEntry
 /* ---- encoding ---- */
 
 /*
- * What whoever waited for a row wants to know of the version that came: is it
- * one of the same row?  Bits of t_infomask2 that core leaves free.  Row groups
- * carry none.
+ * What whoever waited for a row wants to know of its tombstone.  Bits of
+ * t_infomask2 that no minimal tuple of ours has otherwise.
  */
-#define STRATA_ROW_REKEYED	0x1000	/* tombstone: the row goes on under another
-									 * key; row: it had another one before */
-#define STRATA_ROW_BORN		0x0800	/* row: its own command deleted the one that
-									 * was there */
-#define STRATA_ROW_MOVED	0x0800	/* tombstone: the row went to another
-									 * partition */
+#define STRATA_ROW_MOVED	0x0800	/* the row went to another partition */
+#define STRATA_ROW_REKEYED	0x2000	/* it goes on under another key, which follows
+									 * as a tuple of its own */
 
 /*
  * One row handed to the encoder: values by attribute number - 1 (detoasted),
@@ -134,9 +131,11 @@ typedef struct StrataLogRow
 {
 	uint32		hash;
 	bool		tombstone;
-	uint16		marks;			/* STRATA_ROW_... */
+	bool		moved;			/* tombstone: the row went to another partition */
 	Datum	   *values;
 	bool	   *isnull;			/* NULL for a tombstone */
+	Datum	   *next_key;		/* tombstone: the key that the row has now, in the
+								 * same command; NULL: the row is no more */
 } StrataLogRow;
 
 /*
@@ -201,7 +200,10 @@ extern void strata_entry_row(StrataEntryDecoder *decoder, uint32 row,
 							 Datum *values, bool *isnull);
 /* The key of a row or tombstone, in key order. */
 extern void strata_entry_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues);
-extern uint16 strata_entry_marks(StrataEntryDecoder *decoder, uint32 row);
+/* Did the row of this tombstone go to another partition? */
+extern bool strata_entry_moved(StrataEntryDecoder *decoder, uint32 row);
+/* The key under which the row of this tombstone goes on; false: under none. */
+extern bool strata_entry_next_key(StrataEntryDecoder *decoder, uint32 row, Datum *keyvalues);
 extern void strata_entry_decode_end(StrataEntryDecoder *decoder);
 
 /*

@@ -53,8 +53,6 @@ static Size total_memory = 0;
 
 static void raise_kept_error(StrataMemtable *memtable) pg_attribute_noreturn();
 static void drop_memtable(StrataMemtable *memtable);
-static bool put_row(StrataMemtable *memtable, StrataOnDuplicate mode, Datum *values, bool *isnull,
-					uint16 marks);
 static bool lock_new_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues, bool skips);
 static void keep_row(StrataMemtable *memtable, StrataMemShard *shard, StrataMemRow *row,
 					 StrataMemRow *old, const Datum *keyvalues);
@@ -187,13 +185,6 @@ bool
 strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 					Datum *values, bool *isnull)
 {
-	return put_row(memtable, mode, values, isnull, 0);
-}
-
-static bool
-put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
-		Datum *values, bool *isnull, uint16 marks)
-{
 	StrataStore *store = memtable->store;
 	Datum	   *keyvalues = memtable->work_key;
 	StrataMemShard *shard;
@@ -256,9 +247,6 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 	row->hash = hash;
 	row->unique = unique;
 	row->skips = unique && mode == STRATA_ON_DUPLICATE_IGNORE;
-	row->marks = marks;
-	if (old != NULL && old->tombstone)
-		row->marks |= STRATA_ROW_BORN;
 	keep_row(memtable, shard, row, old, keyvalues);
 	return true;
 }
@@ -290,22 +278,16 @@ strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues)
 						false);
 }
 
-/* Put row or tombstone in the place of one that was read. */
+/* Put row or tombstone, copied by strata_memrow_copy, in the place of one that was read. */
 static void
-put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const bool *isnull,
-		   const Datum *keyvalues, bool tombstone, uint16 marks,
+put_change(StrataMemtable *memtable, StrataMemRow *row, const Datum *keyvalues,
 		   StrataManifest *manifest, const StrataPosition *seen)
 {
 	StrataStore *store = memtable->store;
 	uint32		hash = strata_key_hash(&store->key, keyvalues);
 	StrataMemShard *shard = &memtable->shards[strata_key_shard(hash, store->nshards)];
-	StrataMemRow *old;
-	StrataMemRow *row;
+	StrataMemRow *old = strata_memrow_find(memtable, shard, hash, keyvalues);
 
-	if (memtable->error != NULL)
-		raise_kept_error(memtable);
-
-	old = strata_memrow_find(memtable, shard, hash, keyvalues);
 	if (!FullTransactionIdIsValid(memtable->fxid))
 		memtable->fxid = GetCurrentFullTransactionId();
 	if (memtable->manifest == NULL)
@@ -316,10 +298,7 @@ put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const 
 		MemoryContextSwitchTo(oldcxt);
 	}
 
-	row = strata_memrow_copy(memtable, desc, values, isnull);
 	row->hash = hash;
-	row->tombstone = tombstone;
-	row->marks = marks;
 	row->changes = true;
 	row->seen = *seen;
 	keep_row(memtable, shard, row, old, keyvalues);
@@ -331,19 +310,36 @@ strata_memtable_put_version(StrataMemtable *memtable, Datum *values, bool *isnul
 {
 	StrataStore *store = memtable->store;
 
+	if (memtable->error != NULL)
+		raise_kept_error(memtable);
 	strata_key_extract(&store->key, values, isnull, memtable->work_key,
 					   memtable->relname, store->desc);
-	put_change(memtable, store->desc, values, isnull, memtable->work_key, false, 0, manifest, seen);
+	put_change(memtable, strata_memrow_copy(memtable, store->desc, values, isnull), memtable->work_key,
+			   manifest, seen);
+}
+
+/* A tombstone of this key. */
+static StrataMemRow *
+copy_key(StrataMemtable *memtable, const Datum *keyvalues)
+{
+	bool		isnull[INDEX_MAX_KEYS] = {0};
+	StrataMemRow *row = strata_memrow_copy(memtable, memtable->store->key.desc, keyvalues, isnull);
+
+	row->tombstone = true;
+	return row;
 }
 
 void
 strata_memtable_put_tombstone(StrataMemtable *memtable, const Datum *keyvalues,
 							  StrataManifest *manifest, const StrataPosition *seen, bool moved)
 {
-	bool		isnull[INDEX_MAX_KEYS] = {0};
+	StrataMemRow *row;
 
-	put_change(memtable, memtable->store->key.desc, keyvalues, isnull, keyvalues, true,
-			   moved ? STRATA_ROW_MOVED : 0, manifest, seen);
+	if (memtable->error != NULL)
+		raise_kept_error(memtable);
+	row = copy_key(memtable, keyvalues);
+	row->moved = moved;
+	put_change(memtable, row, keyvalues, manifest, seen);
 }
 
 void
@@ -351,11 +347,19 @@ strata_memtable_put_rekeyed(StrataMemtable *memtable, const Datum *oldkey,
 							Datum *values, bool *isnull,
 							StrataManifest *manifest, const StrataPosition *seen)
 {
-	bool		no_nulls[INDEX_MAX_KEYS] = {0};
+	StrataStore *store = memtable->store;
+	Datum	   *newkey = memtable->work_key;
+	StrataMemRow *row;
 
-	put_change(memtable, memtable->store->key.desc, oldkey, no_nulls, oldkey, true,
-			   STRATA_ROW_REKEYED, manifest, seen);
-	(void) put_row(memtable, STRATA_ON_DUPLICATE_ERROR, values, isnull, STRATA_ROW_REKEYED);
+	if (memtable->error != NULL)
+		raise_kept_error(memtable);
+	strata_key_extract(&store->key, values, isnull, newkey, memtable->relname, store->desc);
+	row = copy_key(memtable, oldkey);
+	row->next = copy_key(memtable, newkey);
+	row->raw += row->next->raw;
+	row->memory += row->next->memory;
+	put_change(memtable, row, oldkey, manifest, seen);
+	(void) strata_memtable_put(memtable, STRATA_ON_DUPLICATE_ERROR, values, isnull);
 }
 
 bool

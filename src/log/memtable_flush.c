@@ -12,7 +12,8 @@
  * More are written as a row group into an extent of their own, which an EXTENT
  * entry names before the first byte is written: whatever happens after that,
  * the extent is known to the log and goes with its generation.  A ROW_GROUP
- * entry links the finished group.  Tombstones are in ROWS entries only.
+ * entry links the finished group.  Tombstones are in ROWS entries only; that of
+ * a row whose key the command has used again comes in an entry before.
  *
  * A new version of a row that was read holds its key's lock, which keeps out
  * every writer but those that lock no keys.  Under READ COMMITTED, versions
@@ -153,6 +154,43 @@ lock_keys(Flush *flush)
 		strata_memtable_raise_duplicate(memtable, flush->storage, duplicate);
 }
 
+static void
+fill_log_row(StrataLogRow *out, StrataMemRow *row)
+{
+	out->hash = row->hash;
+	out->tombstone = row->tombstone;
+	out->moved = row->moved;
+	out->values = row->values;
+	out->isnull = row->tombstone ? NULL : row->isnull;
+	out->next_key = row->next != NULL ? row->next->values : NULL;
+}
+
+/* Append the tombstones whose keys have been used again. */
+static void
+append_tombstones_before(Flush *flush, int shard)
+{
+	StrataMemShard *mem = &flush->memtable->shards[shard];
+	StrataLogRow *rows;
+	int			n = 0;
+
+	for (uint32 i = 0; i < mem->nrows; i++)
+	{
+		if (mem->rows[i]->before != NULL)
+			n++;
+	}
+	if (n == 0)
+		return;
+
+	rows = palloc(n * sizeof(StrataLogRow));
+	n = 0;
+	for (uint32 i = 0; i < mem->nrows; i++)
+	{
+		if (mem->rows[i]->before != NULL)
+			fill_log_row(&rows[n++], mem->rows[i]->before);
+	}
+	append_rows(flush, shard, rows, n, false);
+}
+
 /* Append the rows of one shard, as one entry where that is possible. */
 static void
 flush_shard(Flush *flush, int shard)
@@ -163,19 +201,14 @@ flush_shard(Flush *flush, int shard)
 	int			nrows = 0;
 	int			ntombstones = 0;
 
+	append_tombstones_before(flush, shard);
 	rows = palloc(mem->nrows * sizeof(StrataLogRow));
 	for (uint32 i = 0; i < mem->nrows; i++)
 	{
 		StrataMemRow *row = mem->rows[i];
-		StrataLogRow *out;
 
 		/* rows from the front, tombstones from the back */
-		out = row->tombstone ? &rows[mem->nrows - ++ntombstones] : &rows[nrows++];
-		out->hash = row->hash;
-		out->tombstone = row->tombstone;
-		out->marks = row->marks;
-		out->values = row->values;
-		out->isnull = row->tombstone ? NULL : row->isnull;
+		fill_log_row(row->tombstone ? &rows[mem->nrows - ++ntombstones] : &rows[nrows++], row);
 	}
 
 	if (mem->raw <= TRY_ROWS_BYTES && mem->nrows <= STRATA_MAX_ENTRY_ROWS)

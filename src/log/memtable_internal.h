@@ -24,15 +24,20 @@ typedef struct StrataMemRow
 	uint32		hash;
 	uint32		index;			/* in its shard's array */
 	bool		tombstone;
-	uint16		marks;			/* STRATA_ROW_... */
+	bool		moved;			/* tombstone: the row went to another partition */
 	bool		unique;			/* a live row is an error: judged when linked */
 	bool		skips;			/* had one been seen, this row would not be here */
 	bool		changes;		/* a row that was read: versions of others linked
 								 * from seen on are an error */
 	StrataPosition seen;
+	struct StrataMemRow *next;	/* tombstone: like one of the key under which the
+								 * row goes on, NULL if it does not */
+	struct StrataMemRow *before;	/* tombstone that comes first: this command
+									 * deleted the row that was there */
 	int16		nvalues;
-	Size		raw;			/* bytes of data, as row groups count */
-	Size		memory;			/* all allocations */
+	Size		raw;			/* bytes of data, as row groups count; with next
+								 * and before */
+	Size		memory;			/* all allocations, likewise */
 	Size		inline_size;	/* of this one */
 	bool	   *isnull;
 	Datum		values[FLEXIBLE_ARRAY_MEMBER];

@@ -195,6 +195,10 @@ free_row(StrataMemtable *memtable, StrataMemRow *row)
 {
 	TupleDesc	desc = row->tombstone ? memtable->store->key.desc : memtable->store->desc;
 
+	if (row->next != NULL)
+		free_row(memtable, row->next);
+	if (row->before != NULL)
+		free_row(memtable, row->before);
 	for (int i = 0; i < row->nvalues; i++)
 	{
 		char	   *value = DatumGetPointer(row->values[i]);
@@ -218,9 +222,6 @@ strata_memrow_store(StrataMemtable *memtable, StrataMemShard *shard, StrataMemRo
 			row->changes = true;
 			row->seen = old->seen;
 		}
-		/* so is what it took the place of */
-		if (!row->tombstone && !old->tombstone)
-			row->marks |= old->marks;
 		if (memtable->hash != NULL)
 		{
 			KeyHashEntry *entry;
@@ -234,7 +235,23 @@ strata_memrow_store(StrataMemtable *memtable, StrataMemShard *shard, StrataMemRo
 		shard->raw -= old->raw;
 		memtable->raw -= old->raw;
 		memtable->memory -= old->memory;
-		free_row(memtable, old);
+
+		/* whoever waits for a row has to find that it was deleted, too */
+		if (old->before != NULL)
+		{
+			row->before = old->before;
+			old->before = NULL;
+			free_row(memtable, old);
+		}
+		else if (old->tombstone)
+			row->before = old;
+		else
+			free_row(memtable, old);
+		if (row->before != NULL)
+		{
+			row->raw += row->before->raw;
+			row->memory += row->before->memory;
+		}
 	}
 	else
 	{

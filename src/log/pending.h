@@ -186,8 +186,10 @@ extern void strata_pending_reader_row(StrataPendingReader *reader, int entry, ui
 									  Datum *values, bool *isnull);
 extern void strata_pending_reader_key(StrataPendingReader *reader, int entry, uint32 row,
 									  Datum *keyvalues);
-/* STRATA_ROW_..., as far as they are known */
-extern uint16 strata_pending_reader_marks(StrataPendingReader *reader, int entry, uint32 row);
+/* Of tombstones, as strata_entry_moved and strata_entry_next_key. */
+extern bool strata_pending_reader_moved(StrataPendingReader *reader, int entry, uint32 row);
+extern bool strata_pending_reader_next_key(StrataPendingReader *reader, int entry, uint32 row,
+										   Datum *keyvalues);
 extern uint32 strata_pending_reader_hash(StrataPendingReader *reader, int entry, uint32 row);
 extern void strata_pending_reader_io(StrataPendingReader *reader, uint64 *bytes_read,
 									 uint64 *bytes_decoded);

@@ -247,12 +247,21 @@ strata_pending_reader_key(StrataPendingReader *reader, int entry, uint32 row, Da
 		strata_group_fetch_key(slot->group, row, keyvalues);
 }
 
-uint16
-strata_pending_reader_marks(StrataPendingReader *reader, int entry, uint32 row)
+bool
+strata_pending_reader_moved(StrataPendingReader *reader, int entry, uint32 row)
 {
 	ReaderSlot *slot = get_slot(reader, entry);
 
-	return slot->decoder ? strata_entry_marks(slot->decoder, row) : 0;
+	return slot->decoder != NULL && strata_entry_moved(slot->decoder, row);
+}
+
+bool
+strata_pending_reader_next_key(StrataPendingReader *reader, int entry, uint32 row,
+							   Datum *keyvalues)
+{
+	ReaderSlot *slot = get_slot(reader, entry);
+
+	return slot->decoder != NULL && strata_entry_next_key(slot->decoder, row, keyvalues);
 }
 
 uint32

@@ -12,16 +12,21 @@
  * COMMITTED resolves by going on with it and higher levels by an error.
  *
  * As on a heap, a row that was deleted is gone, also when there is another one
- * under its key by now.  A tombstone between the two says so, or a mark
- * (log/entry.h) where one command did both.  When that is known while somebody
- * has the key locked, he is not waited for.  A row that went to another
+ * under its key by now: the first tombstone ends it.  When that is known while
+ * somebody has the key locked, he is not waited for.  A row that went to another
  * partition is an error at every level: it is still there, but cannot be
  * followed.
+ *
+ * The tombstone of a row that got another key names that (log/entry.h), and the
+ * same command put the row there: its oldest row of that key.  So the row is
+ * looked for there in the same way, with the lock of its new key; that of the
+ * old one, if it was taken for this, is given back first, so that nobody waits
+ * for one key of a row while he keeps another.
  *
  * FOR KEY SHARE only wants the key to stay.  Whoever removes one locks it
  * against that, so with the key's lock held, versions of running transactions
  * are passed over, and as long as there is a row, it is locked as it was read,
- * as on a heap.
+ * as on a heap.  Once the key has changed, it is treated as any other.
  *
  * The key's lock keeps out whoever locks keys.  A statement that locks none
  * (a large insert) may still link a version after the look; whoever writes
@@ -56,6 +61,7 @@
 #include "miscadmin.h"
 #include "pause.h"
 #include "storage/lmgr.h"
+#include "utils/datum.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -68,6 +74,13 @@ struct StrataRowLocker
 	StrataPendingReader *reader;	/* of newer versions, made by the first */
 	StrataLookup *lookup;		/* rows by TID, made by the first */
 	StrataVersion newest;		/* after CHANGED, or what made it GONE */
+
+	/* the row being locked: where it is looked for */
+	StrataKeyProbe probe;		/* its key, */
+	const ItemPointerData *tid; /* the version that was read, */
+	bool		rekeyed;		/* or, when it has got another key since, */
+	StrataVersion came;			/* the version it had then */
+	uint64		nkeys;			/* how many keys it has had */
 	bool		key_share;		/* only the key has to stay */
 
 	/* without a hash of keys: entries that the snapshot does not see */
@@ -208,7 +221,6 @@ examine_entries(StrataRowLocker *locker)
 typedef struct Newer
 {
 	StrataRowLocker *locker;
-	const ItemPointerData *tid;
 	bool		any_decides;	/* one committed version is enough */
 	StrataVersion *versions;
 	int			n;
@@ -219,15 +231,19 @@ static bool
 add_newer(const StrataVersion *version, void *arg)
 {
 	Newer	   *newer = arg;
-	StrataView *view = newer->locker->view;
+	const StrataRowLocker *locker = newer->locker;
+	StrataView *view = locker->view;
 	const StrataPendingEntry *entry = strata_pending_entry(view->pending, version->entry);
 
-	if (!version->tombstone)
+	/* a key is in an entry once, and entries of its shard are in order */
+	if (locker->rekeyed && version->entry <= locker->came.entry)
+		return false;
+	if (!locker->rekeyed && !version->tombstone)
 	{
 		ItemPointerData tid;
 
 		strata_pending_tid(&tid, entry, version->row);
-		if (ItemPointerEquals(&tid, unconstify(ItemPointerData *, newer->tid)))
+		if (ItemPointerEquals(&tid, unconstify(ItemPointerData *, locker->tid)))
 			return false;
 	}
 	if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
@@ -237,7 +253,7 @@ add_newer(const StrataVersion *version, void *arg)
 		newer->max = Max(8, newer->max * 2);
 		newer->versions = newer->versions ?
 			repalloc_huge(newer->versions, newer->max * sizeof(StrataVersion)) :
-			MemoryContextAlloc(newer->locker->mcxt, newer->max * sizeof(StrataVersion));
+			MemoryContextAlloc(locker->mcxt, newer->max * sizeof(StrataVersion));
 	}
 	newer->versions[newer->n++] = *version;
 	return !newer->any_decides ||
@@ -246,9 +262,10 @@ add_newer(const StrataVersion *version, void *arg)
 
 /* Find the versions that count and are newer than the one read. */
 static void
-find_newer(StrataRowLocker *locker, StrataKeyProbe *probe, Newer *newer)
+find_newer(StrataRowLocker *locker, Newer *newer)
 {
 	StrataPending *pending = locker->view->pending;
+	const StrataKeyProbe *probe = &locker->probe;
 
 	if (pending->log->keys == NULL)
 	{
@@ -307,8 +324,7 @@ refuse_changed(StrataRowLocker *locker, bool gone)
 	const StrataVersion *newest = &locker->newest;
 
 	if (newest->tombstone &&
-		(strata_pending_reader_marks(get_reader(locker), newest->entry, newest->row) &
-		 STRATA_ROW_MOVED))
+		strata_pending_reader_moved(get_reader(locker), newest->entry, newest->row))
 	{
 		if (!IsolationUsesXactSnapshot())
 			ereport(ERROR,
@@ -327,119 +343,217 @@ refuse_changed(StrataRowLocker *locker, bool gone)
 			 errmsg("could not serialize access due to concurrent update")));
 }
 
+/* What the row's newer versions say. */
+typedef enum Fate
+{
+	FATE_SAME,
+	FATE_CHANGED,
+	FATE_GONE,
+	FATE_REKEYED,
+	FATE_RUNNING,				/* a running transaction's comes first */
+	FATE_OWN					/* an own one does */
+} Fate;
+
 /*
- * Follow the row that was read through its newer versions, from the oldest on:
- * a tombstone ends it, and a row that comes after that under its key is another
- * one, unless the key was changed and changed back.  SAME, CHANGED and GONE by
- * committed versions, NOT_LOCKED when a running transaction's comes first
- * (*running is its entry).  newest is the version to go on with.
+ * Follow the row through its newer versions, from the oldest on, as far as its
+ * key leads.  newest is the version to go on with, or that was met.
  */
-static StrataRowState
-follow(StrataRowLocker *locker, const Newer *newer, const StrataPendingEntry **running)
+static Fate
+follow(StrataRowLocker *locker, const Newer *newer)
 {
 	StrataPending *pending = locker->view->pending;
-	StrataRowState state = STRATA_ROW_SAME;
+	Fate		fate = FATE_SAME;
 
+	if (locker->rekeyed)
+	{
+		locker->newest = locker->came;
+		fate = FATE_CHANGED;
+	}
 	for (int i = newer->n; i-- > 0;)
 	{
 		const StrataVersion *version = &newer->versions[i];
 		StrataOutcome outcome = strata_pending_outcome(pending, version->entry);
-		uint16		marks;
+		Datum		next_key[INDEX_MAX_KEYS];
 
 		CHECK_FOR_INTERRUPTS();
 		if (outcome == STRATA_XID_ABORTED)
 			continue;			/* just now */
-		marks = strata_pending_reader_marks(get_reader(locker), version->entry, version->row);
-		if (!version->tombstone && state == STRATA_ROW_GONE && !(marks & STRATA_ROW_REKEYED))
-			return STRATA_ROW_GONE;
-		if (outcome == STRATA_XID_RUNNING)
-		{
-			*running = strata_pending_entry(pending, version->entry);
-			return STRATA_ROW_NOT_LOCKED;
-		}
 		locker->newest = *version;
-		if (version->tombstone || (marks & STRATA_ROW_BORN))
-			state = STRATA_ROW_GONE;
-		else
-			state = STRATA_ROW_CHANGED;
-		if (newer->any_decides ||
-			(state == STRATA_ROW_GONE && !(version->tombstone && (marks & STRATA_ROW_REKEYED))))
-			return state;
+		if (outcome == STRATA_XID_RUNNING)
+			return FATE_RUNNING;
+		if (outcome == STRATA_XID_OWN)
+			return FATE_OWN;
+		if (version->tombstone)
+			return strata_pending_reader_next_key(get_reader(locker), version->entry,
+												  version->row, next_key) ?
+				FATE_REKEYED :
+				FATE_GONE;
+		fate = FATE_CHANGED;
+		if (newer->any_decides)
+			break;
 	}
-	return state;
+	return fate;
+}
+
+/* The rows of a key that one command put. */
+typedef struct Put
+{
+	StrataRowLocker *locker;
+	uint64		fxid;
+	CommandId	cid;
+	StrataVersion oldest;
+} Put;
+
+static bool
+accept_put(const StrataPendingEntry *entry, int index, void *arg)
+{
+	Put		   *put = arg;
+
+	return entry->fxid == put->fxid && entry->cid == put->cid &&
+		is_pending(put->locker->view, entry);
+}
+
+static bool
+take_row(const StrataVersion *version, void *arg)
+{
+	if (!version->tombstone)
+		((Put *) arg)->oldest = *version;
+	return true;
 }
 
 /*
- * What became of the row?  With its key locked, transactions that change it
- * are waited for as policy says.  Without, NOT_LOCKED means that it depends on
- * who holds the lock.
+ * The newest version is the tombstone of a row that got another key: go on with
+ * that.  False if the row is not there: what repair could not read.
  */
-static StrataRowState
-look(StrataRowLocker *locker, StrataKeyProbe *probe, const ItemPointerData *tid,
-	 bool locked, LockWaitPolicy policy, StrataPosition *seen)
+static bool
+go_to_next_key(StrataRowLocker *locker)
 {
 	StrataView *view = locker->view;
-	int			shard = strata_key_shard(probe->hash, view->store->nshards);
+	const StrataKey *key = &view->store->key;
+	const StrataPendingEntry *entry = strata_pending_entry(view->pending, locker->newest.entry);
+	Datum	   *values = palloc(key->natts * sizeof(Datum));
+	Put			put;
+
+	if (!strata_pending_reader_next_key(get_reader(locker), locker->newest.entry,
+										locker->newest.row, values))
+		elog(ERROR, "tombstone has no next key");
+	/* the reader keeps them for a while only */
+	for (int i = 0; i < key->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(key->desc, i);
+
+		values[i] = datumCopy(values[i], att->attbyval, att->attlen);
+	}
+	locker->probe.values = values;
+	locker->probe.hash = strata_key_hash(key, values);
+
+	put.locker = locker;
+	put.fxid = entry->fxid;
+	put.cid = entry->cid;
+	put.oldest.entry = -1;
+
+	/* all that the transaction has put is there, but maybe not known yet */
+	strata_pending_extend(view->pending, view->manifest);
+	strata_pending_versions(view->pending, &locker->probe, accept_put, &put, take_row, &put);
+	if (put.oldest.entry < 0)
+		return false;
+
+	/* each key is another tombstone's, unless they have been tampered with */
+	if (++locker->nkeys > view->pending->log->nkeys)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("log of %s is damaged: the keys of a row lead back to it",
+						view->store->name)));
+	locker->rekeyed = true;
+	locker->came = put.oldest;
+	locker->key_share = false;
+	return true;
+}
+
+/*
+ * What became of the row?  False: it has another key now, which the locker is
+ * set to.  With its key locked, transactions that change it are waited for as
+ * policy says.  Without, NOT_LOCKED means that it depends on who holds the lock.
+ */
+static bool
+look(StrataRowLocker *locker, bool locked, LockWaitPolicy policy, StrataPosition *seen,
+	 StrataRowState *state)
+{
+	StrataView *view = locker->view;
+	int			shard = strata_key_shard(locker->probe.hash, view->store->nshards);
 
 	for (;;)
 	{
 		Newer		newer = {0};
-		StrataRowState state;
-		const StrataPendingEntry *running = NULL;
+		const StrataPendingEntry *entry;
+		Fate		fate;
 
 		CHECK_FOR_INTERRUPTS();
 		strata_pending_extend(view->pending, view->manifest);
+		STRATA_PAUSE("log-row-known");
 		*seen = strata_pending_known_end(view->pending, shard);
 		newer.locker = locker;
-		newer.tid = tid;
 		/* of a row that only has to be there, it matters how it came */
 		newer.any_decides = IsolationUsesXactSnapshot() && !locker->key_share;
-		find_newer(locker, probe, &newer);
-		if (newer.n == 0)
-			return STRATA_ROW_SAME;
-		if (strata_pending_outcome(view->pending, newer.versions[0].entry) == STRATA_XID_OWN)
-		{
-			const StrataPendingEntry *own = strata_pending_entry(view->pending,
-																 newer.versions[0].entry);
-
+		find_newer(locker, &newer);
+		fate = follow(locker, &newer);
+		if (newer.versions != NULL)
 			pfree(newer.versions);
-			return own->cid == locker->cid ? STRATA_ROW_OWN_COMMAND : STRATA_ROW_OWN_LATER;
-		}
-
-		state = follow(locker, &newer, &running);
-		pfree(newer.versions);
-		if (running != NULL)
+		switch (fate)
 		{
-			if (!locked)
-				return STRATA_ROW_NOT_LOCKED;
-			if (!wait_for_writer(running, policy))
-				return not_locked(locker, policy);
-			continue;
+			case FATE_SAME:
+				*state = STRATA_ROW_SAME;
+				return true;
+
+			case FATE_CHANGED:
+				*state = locker->key_share ? STRATA_ROW_SAME : STRATA_ROW_CHANGED;
+				if (*state == STRATA_ROW_CHANGED)
+					refuse_changed(locker, false);
+				return true;
+
+			case FATE_GONE:
+				refuse_changed(locker, true);
+				*state = STRATA_ROW_GONE;
+				return true;
+
+			case FATE_REKEYED:
+				refuse_changed(locker, false);
+				if (go_to_next_key(locker))
+					return false;
+				*state = STRATA_ROW_GONE;
+				return true;
+
+			case FATE_OWN:
+				entry = strata_pending_entry(view->pending, locker->newest.entry);
+				*state = entry->cid == locker->cid ? STRATA_ROW_OWN_COMMAND :
+					STRATA_ROW_OWN_LATER;
+				return true;
+
+			case FATE_RUNNING:
+				if (!locked)
+				{
+					*state = STRATA_ROW_NOT_LOCKED;
+					return true;
+				}
+				entry = strata_pending_entry(view->pending, locker->newest.entry);
+				if (!wait_for_writer(entry, policy))
+				{
+					*state = not_locked(locker, policy);
+					return true;
+				}
 		}
-		if (state == STRATA_ROW_CHANGED && locker->key_share)
-			return STRATA_ROW_SAME;
-		if (state == STRATA_ROW_CHANGED || state == STRATA_ROW_GONE)
-			refuse_changed(locker, state == STRATA_ROW_GONE);
-		return state;
 	}
 }
 
-StrataRowState
-strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
-				const ItemPointerData *tid, LOCKMODE mode, LockWaitPolicy policy,
-				StrataPosition *seen)
+/* Lock the row by the key it has, as far as is known; false as for look. */
+static bool
+lock_by_key(StrataRowLocker *locker, LOCKMODE mode, LockWaitPolicy policy,
+			StrataPosition *seen, StrataRowState *state)
 {
 	Oid			storage = RelationGetRelid(locker->view->storage);
-	StrataKeyProbe probe = {0};
-	StrataRowState state;
+	uint32		hash = locker->probe.hash;
 	bool		acquired;
-
-	probe.key = &locker->view->store->key;
-	probe.nkeys = probe.key->natts;
-	probe.values = keyvalues;
-	probe.has_hash = true;
-	probe.hash = hash;
-	locker->key_share = mode == AccessShareLock;
+	bool		found;
 
 	if (!strata_lock_key(storage, hash, mode, true, &acquired))
 	{
@@ -447,18 +561,45 @@ strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 		 * Whoever holds the lock may have nothing to do with the row any more,
 		 * or it may be too late already.
 		 */
-		if ((policy != LockWaitSkip || IsolationUsesXactSnapshot()) &&
-			look(locker, &probe, tid, false, policy, seen) == STRATA_ROW_GONE)
-			return STRATA_ROW_GONE;
+		found = look(locker, false, policy, seen, state);
+		if (!found || *state == STRATA_ROW_GONE)
+			return found;
 		if (policy != LockWaitBlock)
-			return not_locked(locker, policy);
+		{
+			*state = not_locked(locker, policy);
+			return true;
+		}
 		(void) strata_lock_key(storage, hash, mode, false, &acquired);
 	}
-	state = look(locker, &probe, tid, true, policy, seen);
+	found = look(locker, true, policy, seen, state);
 
 	/* without a row of ours, nothing stays locked: the key is free */
-	if (acquired && state != STRATA_ROW_SAME && state != STRATA_ROW_CHANGED)
+	if (acquired && !(found && (*state == STRATA_ROW_SAME || *state == STRATA_ROW_CHANGED)))
 		strata_unlock_key(storage, hash, mode);
+	return found;
+}
+
+StrataRowState
+strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
+				const ItemPointerData *tid, LOCKMODE mode, LockWaitPolicy policy,
+				StrataPosition *seen)
+{
+	StrataKeyProbe probe = {0};
+	StrataRowState state;
+
+	probe.key = &locker->view->store->key;
+	probe.nkeys = probe.key->natts;
+	probe.values = keyvalues;
+	probe.has_hash = true;
+	probe.hash = hash;
+	locker->probe = probe;
+	locker->tid = tid;
+	locker->rekeyed = false;
+	locker->nkeys = 1;
+	locker->key_share = mode == AccessShareLock;
+
+	while (!lock_by_key(locker, mode, policy, seen, &state))
+		CHECK_FOR_INTERRUPTS();
 	return state;
 }
 
@@ -473,6 +614,13 @@ strata_row_locker_newest(StrataRowLocker *locker, Datum *values, bool *isnull, I
 							  values, isnull);
 	strata_pending_tid(tid, strata_pending_entry(view->pending, locker->newest.entry),
 					   locker->newest.row);
+}
+
+void
+strata_row_locker_newest_key(StrataRowLocker *locker, Datum *keyvalues)
+{
+	strata_pending_reader_key(get_reader(locker), locker->newest.entry, locker->newest.row,
+							  keyvalues);
 }
 
 static StrataLookup *

@@ -203,9 +203,10 @@ strata_repair_hide_older(StrataRepair *repair)
 			continue;
 		rows[nrows].hash = lost->hash;
 		rows[nrows].tombstone = true;
-		rows[nrows].marks = 0;
+		rows[nrows].moved = false;
 		rows[nrows].values = lost->values;
 		rows[nrows].isnull = NULL;
+		rows[nrows].next_key = NULL;
 		nrows++;
 	}
 	append_tombstones(repair, shard, rows, nrows);

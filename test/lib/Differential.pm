@@ -233,13 +233,7 @@ sub _settle
 	{
 		next unless $session->{step};
 		my ($s, $h) = ($session->{s}{busy}, $session->{h}{busy});
-		if ($s && $h)
-		{
-			# Whether a row that it waits for may get another key.
-			$session->{rekeyed} ||= grep { $_ != $session && $_->{rekeys} } @{ $self->{sessions} };
-			$session->{rekeyed} ||= grep { $_->{holds} =~ /rekeys/ } @{ $self->{prepared} };
-			next;
-		}
+		next if $s && $h;
 		if ($s || $h) { $self->_one_waits($session, $s ? 's' : 'h'); }
 		else { $self->_judge($session); }
 	}
@@ -269,7 +263,6 @@ sub _one_waits
 	# so for the lock on a newer version (heap_lock_updated_tuple).
 	die { class => 'abandoned', text => 'only h waits, for more than the savepoint' } if $w eq 'h' && grep { $_ != $session && $_->{released} } @{ $self->{sessions} };
 	die { class => 'abandoned', text => 'only h waits, for a version that it skips' } if $w eq 'h' && $session->{step}{kind} eq 'lock' && $session->{step}{s} =~ /(NOWAIT|SKIP LOCKED)$/;
-	$self->_excuse_waits($session, $session->{rekeyed});
 	die { class => "only $w waits", text => "session $session->{n}: only $w waits, $other: " . _show($session->{$other}{result}) };
 }
 
@@ -277,7 +270,6 @@ sub _judge
 {
 	my ($self, $me) = @_;
 	my $step = delete $me->{step};
-	my $rekeyed = delete $me->{rekeyed};
 	my ($s, $h) = map { $_->{result} } @$me{qw(s h)};
 	my $class;
 	my @rows = map { my $r = $_->{rows}; join "\n", $step->{ordered} ? @$r : sort @$r } $s, $h;
@@ -290,7 +282,6 @@ sub _judge
 	if ($class)
 	{
 		my $why = $self->_excused($me, $step, $s, $h);
-		$self->_excuse_waits($me, $rekeyed) unless $why;
 		die { class => $class, text => "session $me->{n}, $class\n" . (defined $self->{log}[-1] ? "  $self->{log}[-1][1]\n" : '') . "  s: " . _show($s) . "\n  h: " . _show($h) } unless $why;
 		# What has committed cannot be undone.
 		die { class => 'abandoned', text => $why } if grep { !$_->{result}{code} && $_->{status} eq 'I' } @$me{qw(s h)};
@@ -300,7 +291,6 @@ sub _judge
 	}
 	$self->count("SQLSTATE $s->{code}") if $s->{code};
 	my $kind = $step->{kind};
-	$me->{rekeys} ||= $step->{rekey} if _in($me) && !$s->{code};
 	$me->{level} = $step->{level} if $kind eq 'begin' && !$s->{code};
 	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held scroll)} = ($1 eq 'DECLARE', !!$2, !!($step->{s} =~ / c SCROLL/)); }
 	$me->{ddl} = 1 if $kind eq 'ddl' && _in($me);
@@ -316,7 +306,7 @@ sub _judge
 sub _ended
 {
 	my ($self, $me) = @_;
-	@$me{qw(saves ddl pass level cursor rekeys released)} = ([], 0, 0, '', $me->{held}, 0, 0);
+	@$me{qw(saves ddl pass level cursor released)} = ([], 0, 0, '', $me->{held}, 0);
 	return;
 }
 
@@ -328,15 +318,6 @@ sub _abort
 	push @{ $self->{log} }, [ $me->{n}, 'ROLLBACK', 'ROLLBACK' ];
 	$self->_ended($me);
 	$self->_settle;
-	return;
-}
-
-# Differences after which the tables cannot be compared any more.
-sub _excuse_waits
-{
-	my ($self, $me, $rekeyed) = @_;
-	# On a heap, a row that gets another key is still the row that was waited for.
-	die { class => 'abandoned', text => 'a row with another key' } if $rekeyed;
 	return;
 }
 
@@ -401,7 +382,7 @@ sub _prepare
 {
 	my ($self, $me, $gid) = @_;
 	my %code;
-	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass rekeys);
+	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass);
 	push @{ $self->{log} }, [ $me->{n}, map { 'PREPARE TRANSACTION ' . _gid($_, $gid) } 's', 'h' ];
 	$code{$_} = $me->{$_}->query('PREPARE TRANSACTION ' . _gid($_, $gid))->{code} for 's', 'h';
 	if ($code{s} ne $code{h})

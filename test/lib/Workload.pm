@@ -521,6 +521,23 @@ sub assignments
 
 sub returning { my ($e) = @_; return chance(0.4) ? ' RETURNING ' . (output($e, 't') || '1') : ''; }
 
+# Some rows get other keys, none of them one that another of these rows had: the
+# order in which they do does not matter.
+sub rekey_some
+{
+	my ($e, $back) = @_;
+	my %seen;
+	my @ks = grep { !$seen{$_}++ } map { random_k($e) } 1 .. 6;
+	my $n = int(@ks / 2) or return both('select', 'SELECT count(*) FROM t');
+	my @columns = 0 .. $#{ $e->{key} };
+	my $pairs = join ', ', map { '(' . join(', ', key_exprs($e, $ks[$_]), key_exprs($e, $ks[ $n + $_ ])) . ')' } 0 .. $n - 1;
+	my $set = join ', ', map { "$e->{key}[$_] = m.b$_" } @columns;
+	$set .= ', ' . assignments($e) if chance(0.5);
+	my $names = join ', ', (map { "a$_" } @columns), map { "b$_" } @columns;
+	my $on = join ' AND ', map { "t.$e->{key}[$_] = m.a$_" } @columns;
+	return both('update', 'UPDATE ' . target($e) . " SET $set FROM (VALUES $pairs) m ($names) WHERE $on$back", rekey => 1);
+}
+
 sub update_step
 {
 	my ($e) = @_;
@@ -531,6 +548,7 @@ sub update_step
 	return both('update', "UPDATE " . target($e) . " SET " . assignments($e) . " WHERE " . condition($e, 't') . $back) if $r < 0.6;
 	if ($r < 0.75)
 	{
+		return rekey_some($e, $back) if chance(0.3);
 		my @to = key_exprs($e, random_k($e));
 		my $set = join ', ', map { "$e->{key}[$_] = $to[$_]" } 0 .. $#to;
 		$set .= ', ' . assignments($e) if chance(0.5);

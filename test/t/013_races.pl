@@ -1,6 +1,7 @@
 # Windows between two steps, held open by pause points: extension against
 # sweep, an appender that knows an old tail, a transaction that ends while a
-# pass looks, manifests kept by backends, index builds for old snapshots.
+# pass looks, a row whose key changes while somebody looks for it, manifests kept
+# by backends, index builds for old snapshots.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -181,6 +182,33 @@ finish($pass);
 is(sql('SELECT * FROM o'), '1|committed', 'outcome: the row is there');
 drain($node, 'o');
 is(sql('SELECT * FROM o'), '1|committed', 'outcome: merged, too');
+
+# ---- a row gets a key in another shard while somebody looks for it ----
+sql("CREATE FOREIGN TABLE x (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', shards '2', auto_merge 'off')");
+my ($from, $to);
+my %rows;
+for (my $id = 1; !defined $from || !defined $to; $id++)
+{
+	sql("INSERT INTO x VALUES ($id, 'row $id')");
+	for (split /\n/, sql("SELECT shard, sum(rows) FROM strata.generations WHERE store = 'x'::regclass GROUP BY 1"))
+	{
+		my ($shard, $n) = split /\|/;
+		next if $n == ($rows{$shard} // 0);
+		$rows{$shard} = $n;
+		if ($shard == 0) { $from = $id; } else { $to = $id; }
+	}
+}
+sql("DELETE FROM x WHERE id = $to");
+pause_arm($node, 'log-append-after-record', 'hold');
+my $changes = start("UPDATE x SET id = $to WHERE id = $from");
+ok(eventually(sub { reached('log-append-after-record') || !running($changes) }), 'key: the old one is deleted');
+pause_arm($node, 'log-row-known', 'hold');
+my $locks = start("SELECT id, v FROM x WHERE v = 'row $from' FOR UPDATE");
+ok(eventually(sub { reached('log-row-known') || !running($locks) }), 'key: somebody knows that');
+pause_clear($node, 'log-append-after-record');
+is(finish($changes), '', 'key: the new one is put');
+pause_clear($node, 'log-row-known');
+is(finish($locks), "$to|row $from", 'key: the row is found there');
 
 # ---- manifests that a backend keeps ----
 create_pair($node, 'm', "auto_merge 'off', row_group_rows '500'");
