@@ -69,6 +69,7 @@ typedef struct StrataDebt
 	bool		seal;			/* an active generation is old enough, too */
 	TimestampTz due;			/* when the time trigger wants it next, or
 								 * STRATA_NEVER */
+	int64		fresh_bytes;	/* taken out of use in this turn */
 } StrataDebt;
 
 /*
@@ -106,6 +107,9 @@ extern bool strata_upkeep_sparse(const StrataManifest *manifest, const StrataCom
 
 /* The same, or are there many row groups to be compacted? */
 extern bool strata_upkeep_compact(const StrataManifest *manifest, const StrataCompactNeed *need);
+
+/* So much of either that it is not to wait for space. */
+extern bool strata_upkeep_urgent(const StrataManifest *manifest, const StrataCompactNeed *need);
 
 /* ---- worker.c, for upkeep.c ---- */
 
