@@ -156,8 +156,9 @@ extern void strata_worker_survey(StrataDebt *debt);
 extern bool strata_worker_take_stock(StrataDebt *debt);
 
 /*
- * Sweep before a merge, if that pays: what the last pass left is no longer seen
- * by anybody, most likely, and this one can use its space.  False: failed.
+ * Sweep before a merge or a compaction, if that pays: what the last pass left is
+ * no longer seen by anybody, most likely, and this one can use its space.  False:
+ * failed.
  */
 extern bool strata_sweep_ahead(StrataDebt *debt, const char *name);
 
