@@ -21,10 +21,11 @@
  * fifth is deleted, too, and moves what lies at the end of the file into free
  * space before it (shorten.c), so that the next sweep can cut the end off.
  *
- * Bounded by the stored bytes of what is read, as a merge is; at least two row
- * groups are taken, so that it gets on whatever the bound.  Memory is that of
- * one row group.  A sparse row group of few huge rows is left alone until all
- * of them are deleted: copying one would take more memory than that.
+ * Bounded by the stored bytes of what is read, as a merge is, and a worker's by
+ * those of what is written, too; one sparse row group or two are taken at least,
+ * so that it gets on whatever the bound, unless it can wait.  Memory is that of
+ * one row group.  A sparse row group of few huge rows is left alone until all of
+ * them are deleted: copying one would take more memory than that.
  *
  * Locks: those of a pass, to the end of the transaction; gives way to DDL.
  *
@@ -73,9 +74,13 @@ typedef struct Compact
 	StrataCompactResult *result;
 	bool		thorough;
 	int64		max_bytes;		/* 0: no cap */
+	int64		growth;			/* 0: no cap */
+	bool		patient;		/* nothing rather than more than growth */
 	bool	   *chosen;			/* by index in the manifest */
 	uint64		bytes;			/* of the chosen ones that are read */
+	uint64		live_bytes;		/* of these, of live rows */
 	uint32		nread;
+	uint32		nsparse;		/* of these */
 	uint64		rows;			/* live ones of these */
 	StrataShorten *plan;		/* NULL: nothing is moved */
 	uint64		ticks;
@@ -140,25 +145,38 @@ compact_tick(void *arg)
 }
 
 /*
+ * Is this row group beyond the bounds?  The first two are not beyond what is to
+ * be read; nor the first one beyond what is to be written, or two small ones.
+ */
+static bool
+out_of_bounds(const Compact *compact, const StrataRowGroup *group, uint64 live_bytes)
+{
+	if (compact->growth > 0 &&
+		compact->live_bytes + live_bytes > (uint64) compact->growth &&
+		(compact->patient || compact->nread > (compact->nsparse == 0)))
+		return true;
+	return compact->nread >= 2 && compact->max_bytes > 0 &&
+		   compact->bytes + group->ref.length > (uint64) compact->max_bytes;
+}
+
+/*
  * Choose what is rewritten: dead row groups, which cost nothing, all of them;
- * then sparse and small ones, oldest first, as far as the bound allows.  One
+ * then sparse and small ones, oldest first, as far as the bounds allow.  One
  * small row group alone is not worth it.
  */
 static void
-compact_choose(Compact *compact, int64 growth)
+compact_choose(Compact *compact)
 {
 	StrataStore *store = compact->env->store;
 	StrataManifest *manifest = compact->env->manifest;
-	int64		max_bytes = compact->max_bytes;
 	int			only = -1;
 
-	if (growth > 0 && (max_bytes == 0 || growth < max_bytes))
-		max_bytes = growth;
 	compact->chosen = palloc0(sizeof(bool) * Max(manifest->ngroups, 1));
 
 	for (int i = 0; i < manifest->ngroups; i++)
 	{
 		const StrataRowGroup *group = &manifest->groups[i];
+		uint64		live_bytes;
 
 		if (is_dead(group))
 		{
@@ -167,15 +185,18 @@ compact_choose(Compact *compact, int64 growth)
 		}
 		if (!is_sparse(store, group, compact->thorough) && !is_small(store, group))
 			continue;
-		if (compact->nread >= 2 && max_bytes > 0 &&
-			compact->bytes + group->ref.length > (uint64) max_bytes)
+		live_bytes = (uint64) ((double) group->ref.length *
+							   (group->ref.rows - group->ndeleted) / group->ref.rows);
+		if (out_of_bounds(compact, group, live_bytes))
 		{
 			compact->result->row_groups_left++;
 			continue;
 		}
 		compact->chosen[i] = true;
 		compact->bytes += group->ref.length;
+		compact->live_bytes += live_bytes;
 		compact->nread++;
+		compact->nsparse += is_sparse(store, group, compact->thorough);
 		only = i;
 	}
 
@@ -341,27 +362,30 @@ compact_do(void *arg)
 }
 
 bool
-strata_compact_pass(Oid ftrelid, int64 max_bytes, int64 growth, bool thorough,
-					bool nowait, StrataCompactResult *out)
+strata_compact_pass(Oid ftrelid, const StrataCompactRequest *request,
+					StrataCompactResult *out)
 {
 	StrataPassEnv env;
 	Compact    *compact;
 
 	memset(out, 0, sizeof(*out));
-	if (!strata_pass_enter(&env, ftrelid, "strata.compact()", nowait))
+	if (!strata_pass_enter(&env, ftrelid, "strata.compact()", request->nowait))
 		return false;
 
 	compact = palloc0(sizeof(Compact));
 	compact->env = &env;
 	compact->result = out;
-	compact->thorough = thorough;
+	compact->thorough = request->thorough;
 	compact->record.what = STRATA_PASS_COMPACT;
 	compact->record.started = out->started = GetCurrentTimestamp();
 	STRATA_PAUSE("compact-begin");
 
-	compact->max_bytes = max_bytes < 0 ? env.store->options->merge_max_bytes : max_bytes;
-	compact_choose(compact, growth);
-	if (thorough)
+	compact->max_bytes = request->max_bytes < 0 ? env.store->options->merge_max_bytes :
+												  request->max_bytes;
+	compact->growth = request->growth;
+	compact->patient = request->patient;
+	compact_choose(compact);
+	if (request->thorough)
 		compact->plan = strata_shorten_plan(env.store, env.storage, env.manifest, compact->chosen);
 	if (out->row_groups_read > 0 ||
 		(compact->plan != NULL && strata_shorten_moves(compact->plan) > 0))

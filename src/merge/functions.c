@@ -336,15 +336,15 @@ Datum
 strata_compact(PG_FUNCTION_ARGS)
 {
 	Oid			relid;
-	int64		max_bytes = -1;
+	StrataCompactRequest request = {.max_bytes = -1, .thorough = true};
 	StrataCompactResult result;
 	Datum		values[9];
 
 	relid = strata_table_argument(fcinfo);
 	if (!PG_ARGISNULL(1))
 	{
-		max_bytes = PG_GETARG_INT64(1);
-		if (max_bytes < 0)
+		request.max_bytes = PG_GETARG_INT64(1);
+		if (request.max_bytes < 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("max_bytes must not be negative"),
@@ -352,7 +352,7 @@ strata_compact(PG_FUNCTION_ARGS)
 	}
 
 	strata_check_table_argument(relid, true, NoLock);
-	(void) strata_compact_pass(relid, max_bytes, 0, true, false, &result);
+	(void) strata_compact_pass(relid, &request, &result);
 
 	values[0] = Int64GetDatum(result.row_groups_read);
 	values[1] = Int64GetDatum(result.row_groups_left);

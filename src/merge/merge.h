@@ -224,15 +224,24 @@ typedef struct StrataCompactNeed
 extern void strata_compact_need(StrataStore *store, const StrataManifest *manifest,
 								bool thorough, StrataCompactNeed *need);
 
+typedef struct StrataCompactRequest
+{
+	int64		max_bytes;		/* read; negative: the table's option; 0: no cap */
+	int64		growth;			/* written, lest the file grow; 0: no cap */
+	bool		patient;		/* nothing rather than more than growth */
+	bool		thorough;
+	bool		nowait;			/* do not wait for another pass */
+} StrataCompactRequest;
+
 /*
- * One bounded pass: rewrite small and sparse row groups of at most max_bytes
- * (negative: the table's option; 0: no cap; the first two are always taken).
- * thorough: also those that are less sparse, and move what keeps the end of the
- * file from being cut off.  growth: most that is rewritten, lest the file grow
- * (0: no cap).  nowait as in strata_merge_pass.
+ * One bounded pass: rewrite small and sparse row groups.  If it is not
+ * patient the first two are taken whatever max_bytes is, and a sparse one or two
+ * small ones whatever growth is.  thorough: also those that are less
+ * sparse, and move what keeps the end of the file from being cut off.  False,
+ * with nothing done, only with nowait and when another pass holds the lock.
  */
-extern bool strata_compact_pass(Oid ftrelid, int64 max_bytes, int64 growth, bool thorough,
-								bool nowait, StrataCompactResult *out);
+extern bool strata_compact_pass(Oid ftrelid, const StrataCompactRequest *request,
+								StrataCompactResult *out);
 
 /* ---- shortening the file (shorten.c) ---- */
 

@@ -153,6 +153,25 @@ strata_spare_bytes(Relation rel)
 	return nblocks * BLCKSZ;
 }
 
+int64
+strata_spare_room(Relation rel, int64 piece)
+{
+	StrataSpareData *spare = strata_spare_read(rel);
+	uint32		nblocks = Max(strata_extent_blocks_for(piece), 1);
+	uint32		longest = 0;
+	int64		pieces = 0;
+
+	if (spare == NULL)
+		return 0;
+	for (uint32 i = 0; i < spare->nruns; i++)
+	{
+		longest = Max(longest, spare->runs[i].nblocks);
+		pieces += spare->runs[i].nblocks / nblocks;
+	}
+	pfree(spare);
+	return Max((int64) longest, pieces * nblocks) * BLCKSZ;
+}
+
 /*
  * Index of the first run that has nblocks at block first or later, and nblocks
  * before block limit; nruns when there is none.  The lowest one is taken, so

@@ -122,6 +122,12 @@ extern StrataSpareData *strata_spare_read(Relation rel);
 /* What the free extents on it come to; bytes. */
 extern int64 strata_spare_bytes(Relation rel);
 
+/*
+ * How much of that can be written in pieces of piece bytes, or as one that is
+ * smaller.
+ */
+extern int64 strata_spare_room(Relation rel, int64 piece);
+
 /* ---- bytes of an extent (STRATA_PAGE_DATA pages) ---- */
 
 static inline uint32

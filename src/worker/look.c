@@ -36,6 +36,9 @@
 #define UPKEEP_SMALL_GROUPS		8
 #define UPKEEP_DEAD_FRACTION	8
 
+/* At so many times that much it does not wait for a sweep to free space. */
+#define UPKEEP_URGENT			2
+
 /* A look at the backlog within this time after the last one is the same look. */
 #define LOOK_PAUSE_SEC			60
 
@@ -173,6 +176,13 @@ strata_upkeep_compact(const StrataManifest *manifest, const StrataCompactNeed *n
 {
 	return need->small + need->sparse >= UPKEEP_SMALL_GROUPS ||
 		   strata_upkeep_sparse(manifest, need);
+}
+
+bool
+strata_upkeep_urgent(const StrataManifest *manifest, const StrataCompactNeed *need)
+{
+	return need->small + need->sparse >= UPKEEP_URGENT * UPKEEP_SMALL_GROUPS ||
+		   need->dead_bytes > UPKEEP_URGENT * manifest->stored_bytes / UPKEEP_DEAD_FRACTION;
 }
 
 void

@@ -10,7 +10,10 @@
  * bounded however large the store is.  What was cut off by its bound, and what
  * an old snapshot kept from being freed, make the store due again.
  *
- * A store that is written to makes use of its free space.  One that has become
+ * A store that is written to makes use of its free space.  So a compaction waits
+ * for what passes before it took out of use to be swept, and writes no more than
+ * fits what is free; unless there is twice as much to gain as makes it due, since
+ * it would wait as long as an old snapshot is there.  A store that has become
  * quiet is settled: compacted thoroughly, what lies at the file's end moved to
  * free space before it, swept whatever it frees, and so on until nothing is
  * gained any more.  When nothing comes of it though there is something to gain
@@ -44,19 +47,25 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-/* Sweep when so much has gone out of use, or so much of the relation. */
+/*
+ * Sweep when so much has gone out of use, or so much of the relation; as soon as
+ * the statements that ran during the pass are likely to have ended.
+ */
 #define SWEEP_MIN_BYTES			(4 * 1024 * 1024)
 #define SWEEP_IDLE_BYTES		(256 * 1024)
 #define SWEEP_FRACTION			8
+#define SWEEP_SOON_MSEC			250
 #define SWEEP_PAUSE_SEC			10
 #define SWEEP_PAUSE_MAX_SEC		600
 #define SWEEP_PAUSE_FACTOR		20
 
 /*
- * A compaction rewrites what fits the free space, or so much of the file: the
- * next one has the space of what this one takes out of use.
+ * What a compaction writes fits a free run, of which a part is left to others,
+ * or is so much of the file, in which then little else is unused: the next one
+ * has the space of what this one takes out of use.
  */
 #define COMPACT_GROWTH_FRACTION 8
+#define COMPACT_ROOM_FRACTION	8
 
 /*
  * Quiet is a store of which nothing was merged for merge_interval, within these
@@ -120,16 +129,14 @@ strata_worker_take_stock(StrataDebt *debt)
 	return strata_worker_run_step(STRATA_TASK_LOOK, debt, step_stock);
 }
 
+static StrataCompactRequest compact_request;
 static StrataCompactResult compact_result;
-static bool compact_thorough;
-static int64 compact_growth;
 
 /* StrataWorkerStep */
 static void
 step_compact(StrataDebt *debt)
 {
-	pass_ran = strata_compact_pass(debt->store, -1, compact_growth, compact_thorough, true,
-								   &compact_result);
+	pass_ran = strata_compact_pass(debt->store, &compact_request, &compact_result);
 }
 
 static StrataSweepResult sweep_result;
@@ -144,9 +151,36 @@ step_sweep(StrataDebt *debt)
 
 static int64 store_rows;
 static int64 store_bytes;
-static int64 store_growth;		/* that a compaction may cause */
+static int64 store_unswept;		/* awaits a sweep */
+static int64 store_growth;		/* that a compaction may write */
+static int64 store_part;		/* that one may write while others append */
+static bool store_patient;		/* a compaction can wait for space */
+static bool store_passed;		/* nobody sees what the newest pass took out */
 static bool store_unsettled;	/* apart from what is to be swept */
 static int store_quiet_sec;
+
+/*
+ * How much a compaction may write: what fits free runs, in which a row group is
+ * in one piece; or a part of the file, less what is free in it and what awaits a
+ * sweep.  While the store is written to no more than that part in any case: as
+ * long as the row groups read are there, too, appends have but what is left.
+ */
+static int64
+growth_allowed(StrataStore *store, Relation storage, const StrataManifest *manifest)
+{
+	double		packed = manifest->raw_bytes > 0 ?
+						 (double) manifest->stored_bytes / manifest->raw_bytes :
+						 1.0;
+	int64		full = (int64) (store->options->row_group_bytes * packed);
+	int64		part = Max(store_bytes / COMPACT_GROWTH_FRACTION, full / 2);
+	int64		room = strata_spare_room(storage, full);
+
+	/* Appends take of it meanwhile, and how well rows compress is a guess. */
+	room -= room / COMPACT_ROOM_FRACTION;
+
+	store_part = part;
+	return Max(room, part - strata_spare_bytes(storage) - store_unswept);
+}
 
 /* StrataWorkerStep: how large the store is, to weigh upkeep against. */
 static void
@@ -156,9 +190,11 @@ step_size(StrataDebt *debt)
 	Relation	storage;
 	StrataManifest *manifest;
 	StrataCompactNeed need;
+	StrataMetaData meta;
+	StrataSharedStore known;
 
-	store_rows = store_bytes = store_growth = 0;
-	store_unsettled = false;
+	store_rows = store_bytes = store_growth = store_unswept = 0;
+	store_patient = store_unsettled = store_passed = false;
 	store_quiet_sec = SETTLE_QUIET_SEC;
 	if (!strata_worker_open_store(debt->store, AccessShareLock, &store, &storage))
 		return;
@@ -166,15 +202,24 @@ step_size(StrataDebt *debt)
 	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
 	store_rows = (int64) manifest->live_rows;
 	store_bytes = (int64) RelationGetNumberOfBlocks(storage) * BLCKSZ;
+	strata_compact_need(store, manifest, false, &need);
+	store_patient = !strata_upkeep_urgent(manifest, &need);
 	strata_compact_need(store, manifest, true, &need);
 	store_unsettled = strata_upkeep_sparse(manifest, &need) ||
 		strata_shorten_plan(store, storage, manifest, NULL) != NULL;
-	store_growth = Max(strata_spare_bytes(storage),
-					   Max(store_bytes / COMPACT_GROWTH_FRACTION,
-						   store->options->row_group_bytes / 2));
 	if (store->options->merge_interval > 0)
 		store_quiet_sec = Max(Min(store_quiet_sec, store->options->merge_interval),
 							  SETTLE_QUIET_MIN_SEC);
+	if (strata_store_look(debt->store, &known))
+	{
+		store_unswept = known.unswept_bytes;
+		if (known.last_merge + store_quiet_sec * USECS_PER_SEC <= GetCurrentTimestamp())
+			store_patient = false;
+	}
+	store_growth = growth_allowed(store, storage, manifest);
+	store_passed = strata_meta_read(storage, &meta) &&
+		FullTransactionIdPrecedes(strata_pass_xid(meta.newest_pass),
+								  strata_full_xid(strata_meta_horizon(storage)));
 	strata_manifest_release(manifest);
 	PopActiveSnapshot();
 	table_close(storage, NoLock);
@@ -289,15 +334,41 @@ strata_worker_survey(StrataDebt *debt)
 	return true;
 }
 
+/* What is worth a sweep while the store is written to. */
+static int64
+sweep_minimum(void)
+{
+	return Max(SWEEP_MIN_BYTES, store_bytes / SWEEP_FRACTION);
+}
+
+/*
+ * Compact, unless that is to wait: what earlier turns took out of use is worth a
+ * sweep, which could not free it yet, so the file would grow by what it has.
+ */
 static bool
-compact_store(StrataDebt *debt, const char *name)
+compact_store(StrataDebt *debt, const char *name, bool thorough)
 {
 	const StrataCompactResult *result = &compact_result;
 	StrataSharedStore *shared;
 
 	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
 		return false;
-	compact_growth = Max(store_growth, 1);
+	if (!thorough)
+	{
+		store_growth = Min(store_growth, store_part);
+		if (store_patient && store_unswept - debt->fresh_bytes >= sweep_minimum())
+		{
+			ereport(DEBUG1,
+					(errmsg_internal("strata: compaction of %s waits for a sweep", name)));
+			strata_worker_note_due(GetCurrentTimestamp() + STRATA_WORKER_DELAY_SEC * USECS_PER_SEC);
+			pass_ran = false;
+			return true;
+		}
+	}
+	compact_request = (StrataCompactRequest){.max_bytes = -1, .growth = Max(store_growth, 1)};
+	compact_request.patient = !thorough && store_patient;
+	compact_request.thorough = thorough;
+	compact_request.nowait = true;
 	if (!strata_worker_run_step(STRATA_TASK_COMPACT, debt, step_compact))
 		return false;
 	shared = strata_store_lock(debt->store, true);
@@ -313,6 +384,7 @@ compact_store(StrataDebt *debt, const char *name)
 			shared->bytes_written += result->bytes_written;
 			shared->busy_usec += result->ended - result->started;
 			shared->unswept_bytes += result->blocks_gone * BLCKSZ;
+			debt->fresh_bytes += result->blocks_gone * BLCKSZ;
 			shared->dead_tids += result->rows_moved + result->rows_dropped;
 		}
 		strata_store_unlock();
@@ -358,7 +430,7 @@ sweep_store(StrataDebt *debt, const char *name)
 		if (shared->unswept_bytes < SWEEP_IDLE_BYTES)
 			shared->unswept_bytes = 0;
 		shared->next_sweep = ended +
-			Max(shared->vain_sweeps == 0 ? USECS_PER_SEC :
+			Max(shared->vain_sweeps == 0 ? SWEEP_SOON_MSEC * INT64CONST(1000) :
 				strata_worker_backoff(shared->vain_sweeps, 1, SWEEP_PAUSE_MAX_SEC),
 				(ended - started) * SWEEP_PAUSE_FACTOR);
 		if (shared->unswept_bytes >= SWEEP_IDLE_BYTES)
@@ -379,13 +451,17 @@ sweep_store(StrataDebt *debt, const char *name)
 	return true;
 }
 
-/* Is the space worth a sweep while there is something to be merged? */
+/*
+ * Is the space worth a sweep?  What this turn took out of use does not count as
+ * long as somebody may see it: a sweep in vain would only put off the next.
+ */
 static bool
-sweep_pays(const StrataSharedStore *known, bool idle)
+sweep_pays(const StrataSharedStore *known, const StrataDebt *debt, bool idle)
 {
+	int64		bytes = known->unswept_bytes - (store_passed ? 0 : debt->fresh_bytes);
+
 	return known->next_sweep <= GetCurrentTimestamp() &&
-		known->unswept_bytes >= (idle ? SWEEP_IDLE_BYTES :
-								 Max(SWEEP_MIN_BYTES, store_bytes / SWEEP_FRACTION));
+		bytes >= (idle ? SWEEP_IDLE_BYTES : sweep_minimum());
 }
 
 bool
@@ -399,7 +475,7 @@ strata_sweep_ahead(StrataDebt *debt, const char *name)
 	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
 		return false;
 	sweep_with_index = false;
-	return !sweep_pays(&known, false) || sweep_store(debt, name);
+	return !sweep_pays(&known, debt, false) || sweep_store(debt, name);
 }
 
 /*
@@ -438,6 +514,8 @@ strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
 {
 	StrataSharedStore known;
 	bool		settle;
+	bool		thorough;
+	bool		due;
 	bool		moved = false;
 	bool		gained = false;
 
@@ -445,21 +523,26 @@ strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
 	if (!strata_store_look(debt->store, &known))
 		return true;
 	settle = idle && known.settle_at != 0 && known.settle_at <= GetCurrentTimestamp();
-	compact_thorough = settle && known.vain_settles < SETTLE_TRIES;
-	if (known.compact_due || compact_thorough)
+	thorough = settle && known.vain_settles < SETTLE_TRIES;
+	if (known.compact_due || thorough)
 	{
-		if (!compact_store(debt, name))
+		if (!strata_sweep_ahead(debt, name) || !compact_store(debt, name, thorough))
 			return false;
 		moved = pass_ran && compact_result.blocks_gone > 0;
 		gained = moved && compact_result.rows_dropped > 0;
 	}
 	if (!strata_store_look(debt->store, &known))
 		return true;
-	*more = known.compact_due && pass_ran;
+	due = known.compact_due && pass_ran;
 	if (!strata_worker_run_step(STRATA_TASK_LOOK, debt, step_size))
 		return false;
 
-	if (settle || sweep_pays(&known, idle))
+	/* What comes next had better have the space of what this took out of use. */
+	*more = due && moved && store_passed;
+	if (due && !*more)
+		strata_worker_note_due(GetCurrentTimestamp() + STRATA_WORKER_DELAY_SEC * USECS_PER_SEC);
+
+	if (settle || sweep_pays(&known, debt, idle))
 	{
 		sweep_with_index = known.dead_tids >= SWEEP_TIDS_MIN &&
 			known.dead_tids >= store_rows / SWEEP_TIDS_FRACTION;
@@ -470,7 +553,10 @@ strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
 	}
 	else if (known.unswept_bytes >= SWEEP_IDLE_BYTES)
 		strata_worker_note_due(Max(known.next_sweep,
-								   GetCurrentTimestamp() + SWEEP_PAUSE_SEC * USECS_PER_SEC));
+								   GetCurrentTimestamp() +
+									   (known.unswept_bytes >= sweep_minimum() ?
+											SWEEP_SOON_MSEC * INT64CONST(1000) :
+											SWEEP_PAUSE_SEC * USECS_PER_SEC)));
 
 	if (known.changed_rows >= ANALYZE_MIN_ROWS + store_rows / ANALYZE_FRACTION)
 	{

@@ -420,12 +420,14 @@ step_merge(StrataDebt *debt)
 
 /* Account for a merge, and tell the log. */
 static void
-merged(Oid ftrelid, const char *name)
+merged(StrataDebt *debt, const char *name)
 {
 	const StrataPassRecord *record = &pass_record;
 	int64		usec = record->ended - record->started;
-	StrataSharedStore *shared = strata_store_lock(ftrelid, true);
+	int64		gone = record->bytes_merged - record->bytes_adopted;
+	StrataSharedStore *shared = strata_store_lock(debt->store, true);
 
+	debt->fresh_bytes += gone;
 	if (shared != NULL)
 	{
 		shared->passes++;
@@ -436,7 +438,7 @@ merged(Oid ftrelid, const char *name)
 		shared->bytes_written += record->bytes_written;
 		shared->busy_usec += usec;
 		shared->last_merge = record->ended;
-		shared->unswept_bytes += record->bytes_merged - record->bytes_adopted;
+		shared->unswept_bytes += gone;
 		shared->dead_tids += record->rows_replaced + record->rows_deleted;
 		shared->changed_rows += record->rows_inserted + record->rows_replaced +
 			record->rows_deleted;
@@ -496,7 +498,7 @@ work_on(StrataDebt *debt)
 		}
 		if (pass_record.generations_merged > 0)
 		{
-			merged(ftrelid, name);
+			merged(debt, name);
 			progress = true;
 			if (!strata_worker_take_stock(debt))
 				return progress;

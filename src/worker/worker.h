@@ -69,6 +69,7 @@ typedef struct StrataDebt
 	bool		seal;			/* an active generation is old enough, too */
 	TimestampTz due;			/* when the time trigger wants it next, or
 								 * STRATA_NEVER */
+	int64		fresh_bytes;	/* taken out of use in this turn */
 } StrataDebt;
 
 /*
@@ -106,6 +107,9 @@ extern bool strata_upkeep_sparse(const StrataManifest *manifest, const StrataCom
 
 /* The same, or are there many row groups to be compacted? */
 extern bool strata_upkeep_compact(const StrataManifest *manifest, const StrataCompactNeed *need);
+
+/* So much of either that it is not to wait for space. */
+extern bool strata_upkeep_urgent(const StrataManifest *manifest, const StrataCompactNeed *need);
 
 /* ---- worker.c, for step.c and upkeep.c ---- */
 
@@ -180,8 +184,9 @@ extern bool strata_worker_survey(StrataDebt *debt);
 extern bool strata_worker_take_stock(StrataDebt *debt);
 
 /*
- * Sweep before a merge, if that pays: what the last pass left is no longer seen
- * by anybody, most likely, and this one can use its space.  False: failed.
+ * Sweep before a merge or a compaction, if that pays: what the last pass left is
+ * no longer seen by anybody, most likely, and this one can use its space.  False:
+ * failed.
  */
 extern bool strata_sweep_ahead(StrataDebt *debt, const char *name);
 

@@ -97,6 +97,50 @@ is($is, $was, "workers have settled after $is compactions and sweeps");
 q1("SELECT * FROM strata.sweep('steady')");
 verify_clean($node, 'steady', 'space', 1);
 
+# ---- a compaction waits for the space of what went out of use ----
+q1("CREATE FOREIGN TABLE waits (id int, v int, p text) SERVER strata OPTIONS (key 'id', merge_interval '0', merge_after_generations '1')");
+q1("ALTER SYSTEM SET log_min_messages = 'debug1'");
+$node->reload;
+my $stat = "FROM strata.stat WHERE store = 'waits'::regclass";
+my $noise = join ' || ', map { "md5((g * $_)::text)" } 1 .. 10;
+
+# So many rows from each of these on, in statements too small for row groups of
+# their own, merged by one pass.
+sub put_and_merge
+{
+	my ($v, $rows, @from) = @_;
+	my $passes = q1("SELECT coalesce(sum(passes), 0) $stat");
+	for my $from (@from)
+	{
+		q1(join ';', map { my $id = $from + $_ * 1000; "INSERT INTO waits SELECT g, $v, $noise FROM generate_series($id, $id + 999) g" } 0 .. $rows / 1000 - 1);
+	}
+	q1("SELECT * FROM strata.seal('waits')");
+	$node->poll_query_until('postgres', "SELECT coalesce(sum(passes), 0) = $passes + 1 $stat") or die 'not merged';
+	return;
+}
+my $holder = $node->background_psql('postgres');
+$holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+$holder->query_safe('SELECT count(*) FROM waits');
+put_and_merge(1, 20000, $_ * 20000 + 1) for 0 .. 5;
+my $offset = -s $node->logfile;
+put_and_merge(2, 13000, 1, 20001);    # a sixth of what is stored
+ok($node->wait_for_log(qr/strata: compaction of public\.waits waits for a sweep/, $offset), 'a compaction waits');
+is(q1("SELECT compactions $stat"), 0, 'and none is made');
+
+# But not if there is twice as much to gain.
+$offset = -s $node->logfile;
+put_and_merge(2, 13000, 40001, 60001);
+ok($node->wait_for_log(qr/merged \d+ generations of public\.waits(?:(?!waits for a sweep).)*compacted \d+ row groups of public\.waits/s, $offset),
+	'one that cannot wait is made');
+is($holder->query_safe('SELECT count(*) FROM waits'), 0, 'the old snapshot reads what it did');
+$holder->query_safe('COMMIT');
+$holder->quit;
+q1("ALTER SYSTEM RESET log_min_messages");
+$node->reload;
+ok($node->poll_query_until('postgres', "SELECT pg_relation_size(s.storage) < 1.6 * (SELECT sum(stored_bytes) FROM strata.row_groups WHERE store = s.store)
+	FROM strata.stores s WHERE s.store = 'waits'::regclass"), 'without it the file gets small again');
+is(q1("SELECT count(*) || ' ' || sum(v) FROM waits"), '120000 172000', 'rows');
+
 # From here on nobody but the test does anything.
 q1("ALTER SYSTEM SET strata.max_workers = 0");
 $node->reload;
