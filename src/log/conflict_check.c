@@ -18,6 +18,10 @@
  * never the other way round, so only locks on several keys can make a
  * deadlock, which core's detector settles.
  *
+ * Neither says when a statement finds out.  So the first new keys of one are
+ * also judged before anything is locked or linked, when their rows are put;
+ * what was linked after that is then all that is left to be judged.
+ *
  * Judging asks for today's commit status, not for what a snapshot sees: a
  * version of a transaction that committed a moment ago counts.  A snapshot is
  * still needed, to know which generations are merged.  Under READ COMMITTED
@@ -286,6 +290,49 @@ strata_judge_keys(StrataStore *store, Relation storage, StrataJudgeKey *keys, in
 	return duplicate;
 }
 
+bool
+strata_judge_new_key(StrataStore *store, Relation storage, StrataManifest *manifest,
+					 StrataJudgeKey *key, bool *judged)
+{
+	Judge		judge = {0};
+	Verdict		verdict;
+	bool		duplicate;
+
+	Assert(key->unique && !key->linked);
+	judge.store = store;
+	judge.storage = storage;
+	judge.fixed = IsolationUsesXactSnapshot();
+	if (judge.fixed)
+		judge.snapshot = RegisterSnapshot(GetTransactionSnapshot());
+	judge.manifest = manifest;
+	judge.key = key;
+
+	do
+	{
+		judge.pending = strata_pending_current(store, storage, manifest, &judge.end);
+		key->seen = strata_pending_known_end(judge.pending,
+											 strata_key_shard(key->hash, store->nshards));
+		verdict = judge_pending(&judge);
+		strata_pending_unpin(judge.pending);
+	} while (verdict == VERDICT_AGAIN);
+
+	*judged = true;
+	duplicate = verdict == VERDICT_ROW;
+	if (verdict == VERDICT_BASE && manifest->ngroups > 0)
+	{
+		bool		present;
+		Oid			index = strata_keyindex_find(storage, &present);
+
+		/* reading the whole base table for one key would be too much */
+		*judged = OidIsValid(index);
+		duplicate = *judged && judge_base_by_index(&judge, index, key, 1) != NULL;
+	}
+
+	if (judge.fixed)
+		UnregisterSnapshot(judge.snapshot);
+	return duplicate;
+}
+
 static bool
 accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
 {
@@ -399,7 +446,7 @@ judge_pending(Judge *judge)
 }
 
 /* ----------------------------------------------------------------
- *		Judging changes of rows that were read
+ *		Judging keys that were looked at before
  * ----------------------------------------------------------------
  */
 
@@ -473,11 +520,12 @@ any_overtaking(Overtaken *judge, int nshards)
 	return false;
 }
 
-void
-strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manifest,
-					 StrataJudgeKey *keys, int nkeys)
+const Datum *
+strata_judge_since(StrataStore *store, Relation storage, StrataManifest *manifest,
+				   StrataJudgeKey *keys, int nkeys)
 {
 	Overtaken	judge;
+	const Datum *duplicate = NULL;
 	int			end;
 
 	judge.manifest = manifest;
@@ -494,10 +542,11 @@ strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manif
 
 	if (!any_overtaking(&judge, store->nshards))
 		nkeys = 0;
-	for (int i = 0; i < nkeys; i++)
+	for (int i = 0; i < nkeys && duplicate == NULL; i++)
 	{
 		StrataKeyProbe probe = {0};
 		StrataVersion version;
+		bool		settled = false;
 
 		probe.key = &store->key;
 		probe.nkeys = store->key.natts;
@@ -506,14 +555,12 @@ strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manif
 		probe.hash = keys[i].hash;
 		judge.key = &keys[i];
 
-		for (;;)
+		CHECK_FOR_INTERRUPTS();
+		while (!settled &&
+			   strata_pending_find(judge.pending, &probe, accept_overtaking, &judge, &version))
 		{
-			uint64		fxid;
+			uint64		fxid = strata_pending_entry(judge.pending, version.entry)->fxid;
 
-			CHECK_FOR_INTERRUPTS();
-			if (!strata_pending_find(judge.pending, &probe, accept_overtaking, &judge, &version))
-				break;
-			fxid = strata_pending_entry(judge.pending, version.entry)->fxid;
 			switch (strata_pending_outcome(judge.pending, version.entry))
 			{
 				case STRATA_XID_RUNNING:
@@ -522,17 +569,23 @@ strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manif
 									  NULL, NULL, XLTW_None);
 					break;
 				case STRATA_XID_COMMITTED:
-					ereport(ERROR,
-							(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-							 errmsg("could not serialize access due to concurrent update"),
-							 errdetail("A statement that locks no keys has written a row of %s while this one was changing it.",
-									   store->name)));
+					if (!keys[i].unique)
+						ereport(ERROR,
+								(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+								 errmsg("could not serialize access due to concurrent update"),
+								 errdetail("A statement that locks no keys has written a row of %s while this one was changing it.",
+										   store->name)));
+					if (!version.tombstone)
+						duplicate = keys[i].values;
+					settled = true;
+					break;
 				default:
 					break;		/* aborted just now */
 			}
 		}
 	}
 	strata_pending_unpin(judge.pending);
+	return duplicate;
 }
 
 /* ----------------------------------------------------------------

@@ -46,6 +46,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 /* Values up to this size are stored behind their row's arrays. */
 #define INLINE_VALUE_MAX	8192
@@ -89,6 +90,8 @@ static void raise_kept_error(StrataMemtable *memtable) pg_attribute_noreturn();
 static void drop_memtable(StrataMemtable *memtable);
 static bool put_row(StrataMemtable *memtable, StrataOnDuplicate mode, Datum *values, bool *isnull,
 					uint16 marks);
+static void judge_at_once(StrataMemtable *memtable, uint32 hash, Datum *keyvalues,
+						  StrataPosition *seen, bool *judged);
 static bool lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues);
 static StrataMemRow *find_row(StrataMemtable *memtable, StrataMemShard *shard, uint32 hash,
 							  const Datum *keyvalues);
@@ -227,6 +230,8 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 	StrataMemRow *row;
 	uint32		hash = 0;
 	bool		unique = false;
+	bool		judged = false;
+	StrataPosition seen = {0};
 
 	if (memtable->error != NULL)
 		raise_kept_error(memtable);
@@ -245,6 +250,8 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 				strata_memtable_raise_duplicate(memtable, NULL, keyvalues);
 			/* what this command deleted itself is no duplicate */
 			unique = (old == NULL);
+			if (unique && memtable->njudged < STRATA_MAX_JUDGED_AT_ONCE)
+				judge_at_once(memtable, hash, keyvalues, &seen, &judged);
 		}
 		else if (mode == STRATA_ON_DUPLICATE_IGNORE)
 		{
@@ -281,6 +288,8 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 	row = copy_row(memtable, store->desc, values, isnull);
 	row->hash = hash;
 	row->unique = unique;
+	row->judged = judged;
+	row->seen = seen;
 	row->marks = marks;
 	if (old != NULL && old->tombstone)
 		row->marks |= STRATA_ROW_BORN;
@@ -322,6 +331,43 @@ lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues)
 	return !exists;
 }
 
+/* Rows of one command are looked at with the manifest of its snapshot. */
+static void
+pin_manifest(StrataMemtable *memtable, StrataManifest *manifest)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->mcxt);
+
+	memtable->manifest = strata_manifest_pin(manifest);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+/*
+ * Judge the key of a row that is being put: as with a unique index, a row that
+ * is there is an error before anything else that the statement does after this
+ * one.  Nothing is linked yet, so it is not the last word.
+ */
+static void
+judge_at_once(StrataMemtable *memtable, uint32 hash, Datum *keyvalues,
+			  StrataPosition *seen, bool *judged)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
+	Relation	storage = relation_open(memtable->storage, NoLock);
+	StrataJudgeKey key = {0};
+
+	if (memtable->manifest == NULL)
+		pin_manifest(memtable, strata_manifest_get(memtable->store, storage, GetActiveSnapshot()));
+	key.hash = hash;
+	key.unique = true;
+	key.values = keyvalues;
+	if (strata_judge_new_key(memtable->store, storage, memtable->manifest, &key, judged))
+		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
+	*seen = key.seen;
+	memtable->njudged++;
+	relation_close(storage, NoLock);
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextReset(memtable->temp_mcxt);
+}
+
 void
 strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues)
 {
@@ -358,12 +404,7 @@ put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const 
 	if (!FullTransactionIdIsValid(memtable->fxid))
 		memtable->fxid = GetCurrentFullTransactionId();
 	if (memtable->manifest == NULL)
-	{
-		MemoryContext oldcxt = MemoryContextSwitchTo(memtable->mcxt);
-
-		memtable->manifest = strata_manifest_pin(manifest);
-		MemoryContextSwitchTo(oldcxt);
-	}
+		pin_manifest(memtable, manifest);
 
 	row = copy_row(memtable, desc, values, isnull);
 	row->hash = hash;

@@ -26,6 +26,7 @@ typedef struct StrataMemRow
 	bool		tombstone;
 	uint16		marks;			/* STRATA_ROW_... */
 	bool		unique;			/* a live row is an error: judged when linked */
+	bool		judged;			/* by what was linked before seen, it is none */
 	bool		changes;		/* a row that was read: versions of others linked
 								 * from seen on are an error */
 	StrataPosition seen;
@@ -72,10 +73,11 @@ struct StrataMemtable
 	Size		memory;
 	uint64		nrows;
 	uint64		nkeys_flushed;
+	int			njudged;		/* keys judged when they were put */
 	struct keyhash_hash *hash;	/* NULL: few rows */
 	const Datum *probe_key;		/* key that is being looked for */
 
-	/* what is pending for the command; pinned by the first row it changes */
+	/* what is pending for the command; pinned by the first look at a row */
 	StrataManifest *manifest;
 
 	/* working memory */
