@@ -45,7 +45,6 @@
 
 #include "access/twophase.h"
 #include "access/xact.h"
-#include "base/keyindex.h"
 #include "manifest/manifest.h"
 #include "miscadmin.h"
 #include "pause.h"
@@ -92,6 +91,8 @@ static const Datum *judge_base(Judge *judge, StrataJudgeKey *keys, int nkeys);
 static const Datum *judge_base_by_index(Judge *judge, Oid index,
 										StrataJudgeKey *keys, int nkeys);
 static const Datum *judge_base_by_scan(Judge *judge, StrataJudgeKey *keys, int nkeys);
+static bool base_has_row(StrataManifest *manifest, StrataIndexProbe *probe,
+						 const Datum *keyvalues);
 
 /* ----------------------------------------------------------------
  *		Key locks
@@ -292,7 +293,7 @@ strata_judge_keys(StrataStore *store, Relation storage, StrataJudgeKey *keys, in
 
 bool
 strata_judge_new_key(StrataStore *store, Relation storage, StrataManifest *manifest,
-					 StrataJudgeKey *key, bool *judged)
+					 StrataIndexProbe *probe, StrataJudgeKey *key)
 {
 	Judge		judge = {0};
 	Verdict		verdict;
@@ -316,17 +317,9 @@ strata_judge_new_key(StrataStore *store, Relation storage, StrataManifest *manif
 		strata_pending_unpin(judge.pending);
 	} while (verdict == VERDICT_AGAIN);
 
-	*judged = true;
-	duplicate = verdict == VERDICT_ROW;
-	if (verdict == VERDICT_BASE && manifest->ngroups > 0)
-	{
-		bool		present;
-		Oid			index = strata_keyindex_find(storage, &present);
-
-		/* reading the whole base table for one key would be too much */
-		*judged = OidIsValid(index);
-		duplicate = *judged && judge_base_by_index(&judge, index, key, 1) != NULL;
-	}
+	duplicate = verdict == VERDICT_ROW ||
+		(verdict == VERDICT_BASE && probe != NULL &&
+		 base_has_row(manifest, probe, key->values));
 
 	if (judge.fixed)
 		UnregisterSnapshot(judge.snapshot);
@@ -617,6 +610,28 @@ judge_key_cmp(const void *a, const void *b, void *arg)
 							  ((const StrataJudgeKey *) b)->values);
 }
 
+/* Has the key a row in the base table, by the key index? */
+static bool
+base_has_row(StrataManifest *manifest, StrataIndexProbe *probe, const Datum *keyvalues)
+{
+	ItemPointerData tid;
+	bool		found;
+
+	for (found = strata_keyindex_probe(probe, keyvalues, &tid);
+		 found;
+		 found = strata_keyindex_probe_next(probe, &tid))
+	{
+		StrataRowGroup *group = strata_manifest_group(manifest, strata_tid_group(&tid));
+
+		/* stale, or of a pass later than the snapshot */
+		if (group == NULL || strata_tid_row(&tid) >= group->ref.rows)
+			continue;
+		if (!strata_row_deleted(group, strata_tid_row(&tid)))
+			return true;
+	}
+	return false;
+}
+
 static const Datum *
 judge_base_by_index(Judge *judge, Oid index, StrataJudgeKey *keys, int nkeys)
 {
@@ -629,26 +644,9 @@ judge_base_by_index(Judge *judge, Oid index, StrataJudgeKey *keys, int nkeys)
 	probe = strata_keyindex_probe_begin(judge->store, judge->storage, index);
 	for (int i = 0; i < nkeys && duplicate == NULL; i++)
 	{
-		ItemPointerData tid;
-		bool		found;
-
 		CHECK_FOR_INTERRUPTS();
-		for (found = strata_keyindex_probe(probe, keys[i].values, &tid);
-			 found;
-			 found = strata_keyindex_probe_next(probe, &tid))
-		{
-			StrataRowGroup *group = strata_manifest_group(judge->manifest,
-														  strata_tid_group(&tid));
-
-			/* stale, or of a pass later than the snapshot */
-			if (group == NULL || strata_tid_row(&tid) >= group->ref.rows)
-				continue;
-			if (!strata_row_deleted(group, strata_tid_row(&tid)))
-			{
-				duplicate = keys[i].values;
-				break;
-			}
-		}
+		if (base_has_row(judge->manifest, probe, keys[i].values))
+			duplicate = keys[i].values;
 	}
 	strata_keyindex_probe_end(probe);
 	return duplicate;

@@ -11,6 +11,7 @@
 #ifndef STRATA_CONFLICT_CHECK_H
 #define STRATA_CONFLICT_CHECK_H
 
+#include "base/keyindex.h"
 #include "log/pending.h"
 
 /*
@@ -87,12 +88,12 @@ extern const Datum *strata_judge_keys(StrataStore *store, Relation storage,
 /*
  * Look at the key of a row that is about to be put, before anything of it is
  * linked: by the same rules, transactions that are putting or deleting the key
- * are waited for.  manifest is one of the statement's snapshot.  True when there
- * is a live row.  Else *judged says whether that stands for all that was linked
- * before key->seen: without a key index the base table is not looked at.
+ * are waited for.  manifest is one of the statement's snapshot; without a probe
+ * of the key index the base table is not looked at.  True when there is a live
+ * row, else there was none in what was linked before key->seen.
  */
 extern bool strata_judge_new_key(StrataStore *store, Relation storage, StrataManifest *manifest,
-								 StrataJudgeKey *key, bool *judged);
+								 StrataIndexProbe *probe, StrataJudgeKey *key);
 
 /*
  * Lock the key of a row that is to be put where none is (keys with unique

@@ -39,14 +39,12 @@
 #include "log/memtable_internal.h"
 
 #include "access/detoast.h"
-#include "access/relation.h"
 #include "access/xact.h"
 #include "log/conflict_check.h"
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 /* Values up to this size are stored behind their row's arrays. */
 #define INLINE_VALUE_MAX	8192
@@ -90,9 +88,6 @@ static void raise_kept_error(StrataMemtable *memtable) pg_attribute_noreturn();
 static void drop_memtable(StrataMemtable *memtable);
 static bool put_row(StrataMemtable *memtable, StrataOnDuplicate mode, Datum *values, bool *isnull,
 					uint16 marks);
-static void judge_at_once(StrataMemtable *memtable, uint32 hash, Datum *keyvalues,
-						  StrataPosition *seen, bool *judged);
-static bool lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues);
 static StrataMemRow *find_row(StrataMemtable *memtable, StrataMemShard *shard, uint32 hash,
 							  const Datum *keyvalues);
 static StrataMemRow *copy_row(StrataMemtable *memtable, TupleDesc desc, const Datum *values,
@@ -251,7 +246,7 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 			/* what this command deleted itself is no duplicate */
 			unique = (old == NULL);
 			if (unique && memtable->njudged < STRATA_MAX_JUDGED_AT_ONCE)
-				judge_at_once(memtable, hash, keyvalues, &seen, &judged);
+				judged = strata_memtable_judge_key(memtable, hash, keyvalues, &seen);
 		}
 		else if (mode == STRATA_ON_DUPLICATE_IGNORE)
 		{
@@ -259,7 +254,7 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 				return false;
 			if (old == NULL)
 			{
-				if (!lock_if_free(memtable, hash, keyvalues))
+				if (!strata_memtable_lock_if_free(memtable, hash, keyvalues))
 					return false;
 
 				/*
@@ -298,93 +293,6 @@ put_row(StrataMemtable *memtable, StrataOnDuplicate mode,
 	return true;
 }
 
-/*
- * Lock the key if it has no row; as for a unique index, one that is there and
- * that nobody changes is one, whoever has locked it.
- */
-static bool
-lock_if_free(StrataMemtable *memtable, uint32 hash, Datum *keyvalues)
-{
-	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
-	Relation	storage = relation_open(memtable->storage, NoLock);
-	StrataJudgeKey key = {0};
-	bool		locked;
-	bool		acquired;
-	bool		exists;
-
-	key.hash = hash;
-	key.unique = true;
-	key.skips = true;
-	key.values = keyvalues;
-	locked = strata_lock_key(memtable->storage, hash, ExclusiveLock, true, &acquired);
-	exists = strata_judge_keys(memtable->store, storage, &key, 1) != NULL;
-	if (!exists && !locked)
-	{
-		(void) strata_lock_key(memtable->storage, hash, ExclusiveLock, false, &acquired);
-		exists = strata_judge_keys(memtable->store, storage, &key, 1) != NULL;
-	}
-	if (exists && acquired)
-		strata_unlock_key(memtable->storage, hash, ExclusiveLock);
-	relation_close(storage, NoLock);
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextReset(memtable->temp_mcxt);
-	return !exists;
-}
-
-/* Rows of one command are looked at with the manifest of its snapshot. */
-static void
-pin_manifest(StrataMemtable *memtable, StrataManifest *manifest)
-{
-	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->mcxt);
-
-	memtable->manifest = strata_manifest_pin(manifest);
-	MemoryContextSwitchTo(oldcxt);
-}
-
-/*
- * Judge the key of a row that is being put: as with a unique index, a row that
- * is there is an error before anything else that the statement does after this
- * one.  Nothing is linked yet, so it is not the last word.
- */
-static void
-judge_at_once(StrataMemtable *memtable, uint32 hash, Datum *keyvalues,
-			  StrataPosition *seen, bool *judged)
-{
-	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
-	Relation	storage = relation_open(memtable->storage, NoLock);
-	StrataJudgeKey key = {0};
-
-	if (memtable->manifest == NULL)
-		pin_manifest(memtable, strata_manifest_get(memtable->store, storage, GetActiveSnapshot()));
-	key.hash = hash;
-	key.unique = true;
-	key.values = keyvalues;
-	if (strata_judge_new_key(memtable->store, storage, memtable->manifest, &key, judged))
-		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
-	*seen = key.seen;
-	memtable->njudged++;
-	relation_close(storage, NoLock);
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextReset(memtable->temp_mcxt);
-}
-
-void
-strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues)
-{
-	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
-	Relation	storage = relation_open(memtable->storage, NoLock);
-	StrataJudgeKey key = {0};
-
-	key.hash = strata_key_hash(&memtable->store->key, keyvalues);
-	key.unique = true;
-	key.values = keyvalues;
-	if (strata_lock_new_key(memtable->store, storage, &key))
-		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
-	relation_close(storage, NoLock);
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextReset(memtable->temp_mcxt);
-}
-
 /* Put row or tombstone in the place of one that was read. */
 static void
 put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const bool *isnull,
@@ -404,7 +312,7 @@ put_change(StrataMemtable *memtable, TupleDesc desc, const Datum *values, const 
 	if (!FullTransactionIdIsValid(memtable->fxid))
 		memtable->fxid = GetCurrentFullTransactionId();
 	if (memtable->manifest == NULL)
-		pin_manifest(memtable, manifest);
+		strata_memtable_pin_manifest(memtable, manifest);
 
 	row = copy_row(memtable, desc, values, isnull);
 	row->hash = hash;
@@ -741,6 +649,7 @@ flush_memtable(StrataMemtable *memtable)
 
 	if (memtable->error != NULL)
 		raise_kept_error(memtable);
+	strata_memtable_end_looks(memtable);
 	if (memtable->nrows == 0)
 		return;
 	if (memtable->flushing)

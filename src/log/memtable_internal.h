@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * memtable_internal.h
- *	  What a memtable holds, for memtable.c and memtable_flush.c.
+ *	  What a memtable holds, for memtable.c, memtable_keys.c and memtable_flush.c.
  *
  * IDENTIFICATION
  *	  src/log/memtable_internal.h
@@ -47,6 +47,7 @@ typedef struct StrataMemShard
 } StrataMemShard;
 
 struct keyhash_hash;
+typedef struct StrataMemtableLooks StrataMemtableLooks;
 
 struct StrataMemtable
 {
@@ -79,6 +80,7 @@ struct StrataMemtable
 
 	/* what is pending for the command; pinned by the first look at a row */
 	StrataManifest *manifest;
+	StrataMemtableLooks *looks; /* NULL: nothing is open */
 
 	/* working memory */
 	MemoryContext mcxt;			/* this struct and all below */
@@ -105,6 +107,29 @@ strata_memrow_key(const StrataMemtable *memtable, const StrataMemRow *row, Datum
  */
 extern void strata_memtable_raise_duplicate(StrataMemtable *memtable, Relation storage,
 											const Datum *keyvalues) pg_attribute_noreturn();
+
+/* Rows of one command are looked at with one manifest, of its snapshot. */
+extern void strata_memtable_pin_manifest(StrataMemtable *memtable, StrataManifest *manifest);
+
+/*
+ * Lock the key if it has no row; as for a unique index, one that is there and
+ * that nobody changes is one, whoever has locked it.
+ */
+extern bool strata_memtable_lock_if_free(StrataMemtable *memtable, uint32 hash,
+										 Datum *keyvalues);
+
+/*
+ * Judge the key of a row that is being put: as with a unique index, a row that
+ * is there is an error before anything else that the statement does after this
+ * one.  Nothing is linked yet, so it is not the last word.  True when what was
+ * linked before seen is settled; false when the base table was not looked at,
+ * for want of a key index.
+ */
+extern bool strata_memtable_judge_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues,
+									  StrataPosition *seen);
+
+/* Close what looking at keys keeps open. */
+extern void strata_memtable_end_looks(StrataMemtable *memtable);
 
 /* Append everything to the log, judge it; the caller empties the memtable. */
 extern void strata_memtable_append(StrataMemtable *memtable);
