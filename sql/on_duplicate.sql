@@ -137,10 +137,10 @@ END $$;
 CREATE FOREIGN TABLE "Told" (id int NOT NULL, v text) SERVER strata OPTIONS (key 'id', on_duplicate 'error');
 INSERT INTO "Told" SELECT g FROM generate_series(1, 200) g;
 SELECT fields('INSERT INTO "Told" VALUES (1)') AS pending, fields('INSERT INTO "Told" VALUES (1000), (1000)') AS same_command,
-	fields('INSERT INTO "Told" SELECT g FROM generate_series(200, 1200) g') AS many, fields('UPDATE "Told" SET id = 2 WHERE id = 1') AS updated;
+	fields('INSERT INTO "Told" SELECT g FROM generate_series(1200, 200, -1) g') AS many, fields('UPDATE "Told" SET id = 2 WHERE id = 1') AS updated;
 CALL strata.drain('"Told"');
 SELECT fields('INSERT INTO "Told" VALUES (1)') AS merged, fields('UPDATE "Told" SET id = 2 WHERE id = 1') AS updated,
-	fields('INSERT INTO "Told" SELECT g FROM generate_series(200, 1200) g') AS many;
+	fields('INSERT INTO "Told" SELECT g FROM generate_series(1200, 200, -1) g') AS many;
 
 -- equal by the operator, not by bytes
 CREATE FOREIGN TABLE num (id numeric NOT NULL, v text) SERVER strata OPTIONS (key 'id', on_duplicate 'error');

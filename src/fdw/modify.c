@@ -71,6 +71,7 @@ typedef struct ModifyState
 
 	/* what to check on each row */
 	bool		constraints;
+	bool		nullable_key;	/* a key column is not declared NOT NULL */
 	CmdType		operation;		/* the statement that the row comes from */
 	ModifyTableState *mtstate;
 
@@ -320,6 +321,13 @@ begin_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 	state->operation = mtstate->operation;
 	state->mtstate = mtstate;
 	state->constraints = rel->rd_att->constr != NULL;
+	for (int i = 0; i < state->store->key.natts; i++)
+	{
+		AttrNumber	attnum = state->store->key.attnum[i];
+
+		if (!TupleDescAttr(RelationGetDescr(rel), attnum - 1)->attnotnull)
+			state->nullable_key = true;
+	}
 
 	/* COPY, which has no plan, leaves es_output_cid alone */
 	state->cid = mtstate->ps.plan != NULL ? estate->es_output_cid : GetCurrentCommandId(true);
@@ -459,6 +467,23 @@ put_moved(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
 							   slot->tts_values, slot->tts_isnull);
 }
 
+/* Key columns are NOT NULL, also those not declared so; that comes before CHECK. */
+static void
+check_constraints(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
+{
+	ModifyState *state = rinfo->ri_FdwState;
+
+	if (state->nullable_key)
+	{
+		slot_getallattrs(slot);
+		strata_key_check_nulls(&state->store->key, slot->tts_isnull,
+							   RelationGetRelationName(rinfo->ri_RelationDesc),
+							   state->store->desc);
+	}
+	if (state->constraints)
+		ExecConstraints(rinfo, slot, estate);
+}
+
 TupleTableSlot *
 strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 						TupleTableSlot *slot, TupleTableSlot *planSlot)
@@ -477,8 +502,7 @@ strataExecForeignInsert(EState *estate, ResultRelInfo *rinfo,
 		if (state->operation != CMD_INSERT)
 			ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
 	}
-	if (state->constraints)
-		ExecConstraints(rinfo, slot, estate);
+	check_constraints(estate, rinfo, slot);
 	if (state->partition)
 		ExecPartitionCheck(rinfo, slot, estate, true);
 
@@ -674,12 +698,9 @@ move_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot, TupleTableS
 static void
 check_new_row(EState *estate, ResultRelInfo *rinfo, TupleTableSlot *slot)
 {
-	ModifyState *state = rinfo->ri_FdwState;
-
 	if (rinfo->ri_WithCheckOptions != NIL)
 		ExecWithCheckOptions(WCO_RLS_UPDATE_CHECK, rinfo, slot, estate);
-	if (state->constraints)
-		ExecConstraints(rinfo, slot, estate);
+	check_constraints(estate, rinfo, slot);
 }
 
 /* Does an UPDATE that makes this row change the key? */

@@ -18,6 +18,10 @@
  * never the other way round, so only locks on several keys can make a
  * deadlock, which core's detector settles.
  *
+ * Neither says when a statement finds out.  So the first new keys of one are
+ * also judged before anything is locked or linked, when their rows are put;
+ * what was linked after that is then all that is left to be judged.
+ *
  * Judging asks for today's commit status, not for what a snapshot sees: a
  * version of a transaction that committed a moment ago counts.  A snapshot is
  * still needed, to know which generations are merged.  Under READ COMMITTED
@@ -41,7 +45,6 @@
 
 #include "access/twophase.h"
 #include "access/xact.h"
-#include "base/keyindex.h"
 #include "manifest/manifest.h"
 #include "miscadmin.h"
 #include "pause.h"
@@ -88,6 +91,8 @@ static const Datum *judge_base(Judge *judge, StrataJudgeKey *keys, int nkeys);
 static const Datum *judge_base_by_index(Judge *judge, Oid index,
 										StrataJudgeKey *keys, int nkeys);
 static const Datum *judge_base_by_scan(Judge *judge, StrataJudgeKey *keys, int nkeys);
+static bool base_has_row(StrataManifest *manifest, StrataIndexProbe *probe,
+						 const Datum *keyvalues);
 
 /* ----------------------------------------------------------------
  *		Key locks
@@ -298,6 +303,41 @@ strata_judge_keys(StrataStore *store, Relation storage, StrataJudgeKey *keys, in
 	return duplicate;
 }
 
+bool
+strata_judge_new_key(StrataStore *store, Relation storage, StrataManifest *manifest,
+					 StrataIndexProbe *probe, StrataJudgeKey *key)
+{
+	Judge		judge = {0};
+	Verdict		verdict;
+	bool		duplicate;
+
+	Assert(key->unique && !key->linked);
+	judge.store = store;
+	judge.storage = storage;
+	judge.fixed = IsolationUsesXactSnapshot();
+	if (judge.fixed)
+		judge.snapshot = RegisterSnapshot(GetTransactionSnapshot());
+	judge.manifest = manifest;
+	judge.key = key;
+
+	do
+	{
+		judge.pending = strata_pending_current(store, storage, manifest, &judge.end);
+		key->seen = strata_pending_known_end(judge.pending,
+											 strata_key_shard(key->hash, store->nshards));
+		verdict = judge_pending(&judge);
+		strata_pending_unpin(judge.pending);
+	} while (verdict == VERDICT_AGAIN);
+
+	duplicate = verdict == VERDICT_ROW ||
+		(verdict == VERDICT_BASE && probe != NULL &&
+		 base_has_row(manifest, probe, key->values));
+
+	if (judge.fixed)
+		UnregisterSnapshot(judge.snapshot);
+	return duplicate;
+}
+
 static bool
 accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
 {
@@ -411,7 +451,7 @@ judge_pending(Judge *judge)
 }
 
 /* ----------------------------------------------------------------
- *		Judging changes of rows that were read
+ *		Judging keys that were looked at before
  * ----------------------------------------------------------------
  */
 
@@ -485,11 +525,12 @@ any_overtaking(Overtaken *judge, int nshards)
 	return false;
 }
 
-void
-strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manifest,
-					 StrataJudgeKey *keys, int nkeys)
+const Datum *
+strata_judge_since(StrataStore *store, Relation storage, StrataManifest *manifest,
+				   StrataJudgeKey *keys, int nkeys)
 {
 	Overtaken	judge;
+	const Datum *duplicate = NULL;
 	int			end;
 
 	judge.manifest = manifest;
@@ -506,10 +547,11 @@ strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manif
 
 	if (!any_overtaking(&judge, store->nshards))
 		nkeys = 0;
-	for (int i = 0; i < nkeys; i++)
+	for (int i = 0; i < nkeys && duplicate == NULL; i++)
 	{
 		StrataKeyProbe probe = {0};
 		StrataVersion version;
+		bool		settled = false;
 
 		probe.key = &store->key;
 		probe.nkeys = store->key.natts;
@@ -518,14 +560,12 @@ strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manif
 		probe.hash = keys[i].hash;
 		judge.key = &keys[i];
 
-		for (;;)
+		CHECK_FOR_INTERRUPTS();
+		while (!settled &&
+			   strata_pending_find(judge.pending, &probe, accept_overtaking, &judge, &version))
 		{
-			uint64		fxid;
+			uint64		fxid = strata_pending_entry(judge.pending, version.entry)->fxid;
 
-			CHECK_FOR_INTERRUPTS();
-			if (!strata_pending_find(judge.pending, &probe, accept_overtaking, &judge, &version))
-				break;
-			fxid = strata_pending_entry(judge.pending, version.entry)->fxid;
 			switch (strata_pending_outcome(judge.pending, version.entry))
 			{
 				case STRATA_XID_RUNNING:
@@ -534,17 +574,23 @@ strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manif
 									  NULL, NULL, XLTW_None);
 					break;
 				case STRATA_XID_COMMITTED:
-					ereport(ERROR,
-							(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-							 errmsg("could not serialize access due to concurrent update"),
-							 errdetail("A statement that locks no keys has written a row of %s while this one was changing it.",
-									   store->name)));
+					if (!keys[i].unique)
+						ereport(ERROR,
+								(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+								 errmsg("could not serialize access due to concurrent update"),
+								 errdetail("A statement that locks no keys has written a row of %s while this one was changing it.",
+										   store->name)));
+					if (!version.tombstone)
+						duplicate = keys[i].values;
+					settled = true;
+					break;
 				default:
 					break;		/* aborted just now */
 			}
 		}
 	}
 	strata_pending_unpin(judge.pending);
+	return duplicate;
 }
 
 /* ----------------------------------------------------------------
@@ -576,6 +622,28 @@ judge_key_cmp(const void *a, const void *b, void *arg)
 							  ((const StrataJudgeKey *) b)->values);
 }
 
+/* Has the key a row in the base table, by the key index? */
+static bool
+base_has_row(StrataManifest *manifest, StrataIndexProbe *probe, const Datum *keyvalues)
+{
+	ItemPointerData tid;
+	bool		found;
+
+	for (found = strata_keyindex_probe(probe, keyvalues, &tid);
+		 found;
+		 found = strata_keyindex_probe_next(probe, &tid))
+	{
+		StrataRowGroup *group = strata_manifest_group(manifest, strata_tid_group(&tid));
+
+		/* stale, or of a pass later than the snapshot */
+		if (group == NULL || strata_tid_row(&tid) >= group->ref.rows)
+			continue;
+		if (!strata_row_deleted(group, strata_tid_row(&tid)))
+			return true;
+	}
+	return false;
+}
+
 static const Datum *
 judge_base_by_index(Judge *judge, Oid index, StrataJudgeKey *keys, int nkeys)
 {
@@ -588,26 +656,9 @@ judge_base_by_index(Judge *judge, Oid index, StrataJudgeKey *keys, int nkeys)
 	probe = strata_keyindex_probe_begin(judge->store, judge->storage, index);
 	for (int i = 0; i < nkeys && duplicate == NULL; i++)
 	{
-		ItemPointerData tid;
-		bool		found;
-
 		CHECK_FOR_INTERRUPTS();
-		for (found = strata_keyindex_probe(probe, keys[i].values, &tid);
-			 found;
-			 found = strata_keyindex_probe_next(probe, &tid))
-		{
-			StrataRowGroup *group = strata_manifest_group(judge->manifest,
-														  strata_tid_group(&tid));
-
-			/* stale, or of a pass later than the snapshot */
-			if (group == NULL || strata_tid_row(&tid) >= group->ref.rows)
-				continue;
-			if (!strata_row_deleted(group, strata_tid_row(&tid)))
-			{
-				duplicate = keys[i].values;
-				break;
-			}
-		}
+		if (base_has_row(judge->manifest, probe, keys[i].values))
+			duplicate = keys[i].values;
 	}
 	strata_keyindex_probe_end(probe);
 	return duplicate;

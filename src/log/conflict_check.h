@@ -11,6 +11,7 @@
 #ifndef STRATA_CONFLICT_CHECK_H
 #define STRATA_CONFLICT_CHECK_H
 
+#include "base/keyindex.h"
 #include "log/pending.h"
 
 /*
@@ -18,6 +19,13 @@
  * are blind.
  */
 #define STRATA_MAX_LOCKED_INSERT	64
+
+/*
+ * So many new keys of a statement are judged when they are put, so that errors
+ * come in the order of rows.  Of a large one, the others are judged when they
+ * are linked, many at once, which costs less.
+ */
+#define STRATA_MAX_JUDGED_AT_ONCE	64
 
 /* Up to here a transaction locks keys one by one without a second thought. */
 #define STRATA_MAX_KEY_LOCKS		1000
@@ -58,7 +66,7 @@ typedef struct StrataJudgeKey
 								 * snapshot is fixed it must see it */
 	bool		linked;			/* versions before position only */
 	StrataPosition position;	/* where our own version of the key is */
-	StrataPosition seen;		/* of changes: where the log ended at the look */
+	StrataPosition seen;		/* where the log ended at an earlier look */
 	Datum	   *values;			/* in key order */
 } StrataJudgeKey;
 
@@ -76,6 +84,16 @@ typedef struct StrataJudgeKey
  */
 extern const Datum *strata_judge_keys(StrataStore *store, Relation storage,
 									  StrataJudgeKey *keys, int nkeys);
+
+/*
+ * Look at the key of a row that is about to be put, before anything of it is
+ * linked: by the same rules, transactions that are putting or deleting the key
+ * are waited for.  manifest is one of the statement's snapshot; without a probe
+ * of the key index the base table is not looked at.  True when there is a live
+ * row, else there was none in what was linked before key->seen.
+ */
+extern bool strata_judge_new_key(StrataStore *store, Relation storage, StrataManifest *manifest,
+								 StrataIndexProbe *probe, StrataJudgeKey *key);
 
 /*
  * Lock the key of a row that is to be put where none is (keys with unique
@@ -99,11 +117,13 @@ extern const Datum *strata_lock_insert_keys(StrataStore *store, Relation storage
 											StrataJudgeKey *keys, int nkeys);
 
 /*
- * Judge linked new versions and tombstones of rows that were read: a version
- * that another transaction linked from seen on and before ours raises 40001,
- * once that has committed.  manifest is the one the rows were read with.
+ * Judge linked versions and tombstones of keys that were looked at before, by
+ * what other transactions linked from seen on and before ours, once these have
+ * committed.  That of a row that was read raises 40001.  Of a unique key, the
+ * values are returned if the last one is a row.  manifest is one of the
+ * statement's snapshot, as at the look.
  */
-extern void strata_judge_changes(StrataStore *store, Relation storage, StrataManifest *manifest,
-								 StrataJudgeKey *keys, int nkeys);
+extern const Datum *strata_judge_since(StrataStore *store, Relation storage,
+									   StrataManifest *manifest, StrataJudgeKey *keys, int nkeys);
 
 #endif							/* STRATA_CONFLICT_CHECK_H */

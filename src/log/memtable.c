@@ -34,7 +34,6 @@
 
 #include "log/memtable_internal.h"
 
-#include "access/relation.h"
 #include "access/xact.h"
 #include "log/conflict_check.h"
 #include "miscadmin.h"
@@ -53,7 +52,6 @@ static Size total_memory = 0;
 
 static void raise_kept_error(StrataMemtable *memtable) pg_attribute_noreturn();
 static void drop_memtable(StrataMemtable *memtable);
-static bool lock_new_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues, bool skips);
 static void keep_row(StrataMemtable *memtable, StrataMemShard *shard, StrataMemRow *row,
 					 StrataMemRow *old, const Datum *keyvalues);
 static void flush_if_full(StrataMemtable *memtable, const StrataMemShard *shard);
@@ -192,6 +190,8 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 	StrataMemRow *row;
 	uint32		hash = 0;
 	bool		unique = false;
+	bool		judged = false;
+	StrataPosition seen = {0};
 
 	if (memtable->error != NULL)
 		raise_kept_error(memtable);
@@ -210,6 +210,8 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 				strata_memtable_raise_duplicate(memtable, NULL, keyvalues);
 			/* what this command deleted itself is no duplicate */
 			unique = (old == NULL);
+			if (unique && memtable->njudged < STRATA_MAX_JUDGED_AT_ONCE)
+				judged = strata_memtable_judge_key(memtable, hash, keyvalues, &seen);
 		}
 		else if (mode == STRATA_ON_DUPLICATE_IGNORE)
 		{
@@ -217,7 +219,7 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 				return false;
 			if (old == NULL)
 			{
-				if (!lock_new_key(memtable, hash, keyvalues, true))
+				if (!strata_memtable_lock_key(memtable, hash, keyvalues, true))
 					return false;
 
 				/*
@@ -247,35 +249,10 @@ strata_memtable_put(StrataMemtable *memtable, StrataOnDuplicate mode,
 	row->hash = hash;
 	row->unique = unique;
 	row->skips = unique && mode == STRATA_ON_DUPLICATE_IGNORE;
+	row->judged = judged;
+	row->seen = seen;
 	keep_row(memtable, shard, row, old, keyvalues);
 	return true;
-}
-
-/*
- * Lock the key of a row that is to be put where none is.  One that is there is
- * an error; with skips, false.
- */
-static bool
-lock_new_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues, bool skips)
-{
-	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
-	Relation	storage = relation_open(memtable->storage, NoLock);
-	StrataJudgeKey key = {.hash = hash, .unique = true, .skips = skips, .values = keyvalues};
-	bool		exists = strata_lock_new_key(memtable->store, storage, &key);
-
-	if (exists && !skips)
-		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
-	relation_close(storage, NoLock);
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextReset(memtable->temp_mcxt);
-	return !exists;
-}
-
-void
-strata_memtable_lock_new_key(StrataMemtable *memtable, Datum *keyvalues)
-{
-	(void) lock_new_key(memtable, strata_key_hash(&memtable->store->key, keyvalues), keyvalues,
-						false);
 }
 
 /* Put row or tombstone, copied by strata_memrow_copy, in the place of one that was read. */
@@ -291,12 +268,7 @@ put_change(StrataMemtable *memtable, StrataMemRow *row, const Datum *keyvalues,
 	if (!FullTransactionIdIsValid(memtable->fxid))
 		memtable->fxid = GetCurrentFullTransactionId();
 	if (memtable->manifest == NULL)
-	{
-		MemoryContext oldcxt = MemoryContextSwitchTo(memtable->mcxt);
-
-		memtable->manifest = strata_manifest_pin(manifest);
-		MemoryContextSwitchTo(oldcxt);
-	}
+		strata_memtable_pin_manifest(memtable, manifest);
 
 	row->hash = hash;
 	row->changes = true;
@@ -419,6 +391,7 @@ flush_memtable(StrataMemtable *memtable)
 
 	if (memtable->error != NULL)
 		raise_kept_error(memtable);
+	strata_memtable_end_looks(memtable);
 	if (memtable->nrows == 0)
 		return;
 	if (memtable->flushing)

@@ -40,7 +40,9 @@ extern StrataMemtable *strata_memtable_begin(StrataStore *store, Relation storag
 /*
  * Put an inserted row.  values by attnum - 1; detoasted and copied here.  mode
  * REPLACE: newest wins.  ERROR: 23505 at once for a duplicate within the
- * memtable, the rest is judged at flush.  IGNORE: looks with the key locked,
+ * memtable, and for the first STRATA_MAX_JUDGED_AT_ONCE keys of the command also
+ * for one that is in the store (who is putting or deleting it is waited for);
+ * the rest is judged at flush.  IGNORE: looks with the key locked,
  * and returns false when a live row with the key exists (nothing put, nothing
  * locked).
  * Raises 23502 for a null key.

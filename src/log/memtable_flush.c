@@ -6,7 +6,8 @@
  * A flush locks the keys of a small statement, appends one entry for each
  * shard, then judges what has to be judged with all rows linked: conflicts of
  * serializable transactions, duplicates, and (where the snapshot is fixed)
- * versions that it does not see.
+ * versions that it does not see.  Of keys that were judged when their rows were
+ * put, only what came since is looked at.
  *
  * Few or small rows become a ROWS entry, encoded before any page is locked.
  * More are written as a row group into an extent of their own, which an EXTENT
@@ -75,8 +76,8 @@ typedef struct Flush
 typedef enum JudgeWhich
 {
 	JUDGE_ALL,
-	JUDGE_UNIQUE,
-	JUDGE_CHANGES
+	JUDGE_UNIQUE,				/* not judged yet */
+	JUDGE_SINCE					/* looked at before */
 } JudgeWhich;
 
 static void lock_keys(Flush *flush);
@@ -370,10 +371,14 @@ judge_links(Flush *flush)
 
 	if (!validate && memtable->manifest != NULL)
 	{
-		keys = collect_keys(flush, JUDGE_CHANGES, &nkeys);
+		keys = collect_keys(flush, JUDGE_SINCE, &nkeys);
 		if (nkeys > 0)
-			strata_judge_changes(memtable->store, flush->storage, memtable->manifest,
-								 keys, nkeys);
+		{
+			duplicate = strata_judge_since(memtable->store, flush->storage, memtable->manifest,
+										   keys, nkeys);
+			if (duplicate != NULL)
+				strata_memtable_raise_duplicate(memtable, NULL, duplicate);
+		}
 	}
 }
 
@@ -383,9 +388,9 @@ is_judged(const StrataMemRow *row, JudgeWhich which)
 	switch (which)
 	{
 		case JUDGE_UNIQUE:
-			return row->unique;
-		case JUDGE_CHANGES:
-			return row->changes;
+			return row->unique && !row->judged;
+		case JUDGE_SINCE:
+			return row->changes || row->judged;
 		default:
 			return true;
 	}

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * memtable_internal.h
- *	  What a memtable holds, for memtable.c and memtable_flush.c.
+ *	  What a memtable holds, for its files.
  *
  * IDENTIFICATION
  *	  src/log/memtable_internal.h
@@ -27,6 +27,7 @@ typedef struct StrataMemRow
 	bool		moved;			/* tombstone: the row went to another partition */
 	bool		unique;			/* a live row is an error: judged when linked */
 	bool		skips;			/* had one been seen, this row would not be here */
+	bool		judged;			/* by what was linked before seen, it is none */
 	bool		changes;		/* a row that was read: versions of others linked
 								 * from seen on are an error */
 	StrataPosition seen;
@@ -52,6 +53,7 @@ typedef struct StrataMemShard
 } StrataMemShard;
 
 struct keyhash_hash;
+typedef struct StrataMemtableLooks StrataMemtableLooks;
 
 struct StrataMemtable
 {
@@ -78,11 +80,13 @@ struct StrataMemtable
 	Size		memory;
 	uint64		nrows;
 	uint64		nkeys_flushed;
+	int			njudged;		/* keys judged when they were put */
 	struct keyhash_hash *hash;	/* NULL: few rows */
 	const Datum *probe_key;		/* key that is being looked for */
 
-	/* what is pending for the command; pinned by the first row it changes */
+	/* what is pending for the command; pinned by the first look at a row */
 	StrataManifest *manifest;
+	StrataMemtableLooks *looks; /* NULL: nothing is open */
 
 	/* working memory */
 	MemoryContext mcxt;			/* this struct and all below */
@@ -137,6 +141,29 @@ extern void strata_memrow_forget_all(StrataMemtable *memtable);
  */
 extern void strata_memtable_raise_duplicate(StrataMemtable *memtable, Relation storage,
 											const Datum *keyvalues) pg_attribute_noreturn();
+
+/* Rows of one command are looked at with one manifest, of its snapshot. */
+extern void strata_memtable_pin_manifest(StrataMemtable *memtable, StrataManifest *manifest);
+
+/*
+ * Lock the key of a row that is to be put where none is.  One that is there is
+ * an error; with skips, false.
+ */
+extern bool strata_memtable_lock_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues,
+									 bool skips);
+
+/*
+ * Judge the key of a row that is being put: as with a unique index, a row that
+ * is there is an error before anything else that the statement does after this
+ * one.  Nothing is linked yet, so it is not the last word.  True when what was
+ * linked before seen is settled; false when the base table was not looked at,
+ * for want of a key index.
+ */
+extern bool strata_memtable_judge_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues,
+									  StrataPosition *seen);
+
+/* Close what looking at keys keeps open. */
+extern void strata_memtable_end_looks(StrataMemtable *memtable);
 
 /* Append everything to the log, judge it; the caller empties the memtable. */
 extern void strata_memtable_append(StrataMemtable *memtable);

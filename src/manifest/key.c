@@ -289,8 +289,8 @@ key_size(const StrataKey *key, const Datum *values)
 }
 
 void
-strata_key_extract(const StrataKey *key, const Datum *values, const bool *isnull,
-				   Datum *keyvalues, const char *relname, TupleDesc desc)
+strata_key_check_nulls(const StrataKey *key, const bool *isnull, const char *relname,
+					   TupleDesc desc)
 {
 	for (int i = 0; i < key->natts; i++)
 	{
@@ -301,8 +301,16 @@ strata_key_extract(const StrataKey *key, const Datum *values, const bool *isnull
 					(errcode(ERRCODE_NOT_NULL_VIOLATION),
 					 errmsg("null value in key column \"%s\" of relation \"%s\"",
 							NameStr(TupleDescAttr(desc, attnum - 1)->attname), relname)));
-		keyvalues[i] = values[attnum - 1];
 	}
+}
+
+void
+strata_key_extract(const StrataKey *key, const Datum *values, const bool *isnull,
+				   Datum *keyvalues, const char *relname, TupleDesc desc)
+{
+	strata_key_check_nulls(key, isnull, relname, desc);
+	for (int i = 0; i < key->natts; i++)
+		keyvalues[i] = values[key->attnum[i] - 1];
 
 	if (key->natts > 0)
 	{

@@ -63,6 +63,10 @@ extern bool strata_key_equal(const StrataKey *key, const Datum *a, const Datum *
 /* The shard a key lives in. */
 extern int	strata_key_shard(uint32 hash, int nshards);
 
+/* 23502 naming the column (and relname) when a key column of the row is null. */
+extern void strata_key_check_nulls(const StrataKey *key, const bool *isnull,
+								   const char *relname, TupleDesc desc);
+
 /*
  * Pick the key columns out of a row of the foreign table; 23502 naming the
  * column (and relname) when one is null; 54000 when the key is larger than an
