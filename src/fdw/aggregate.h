@@ -99,7 +99,7 @@ typedef struct StrataGroups
 	TupleDesc	desc;			/* of the input */
 	TupleTableSlot *waiting_slot;
 	List	   *waiting;		/* of StrataWaitingRows, not read yet */
-	struct StrataWaitingRows *partitions[8];	/* written now */
+	struct StrataWaitingRows *partitions[16];	/* written now */
 	struct StrataWaitingRows *reading;	/* NULL: rows come from the input */
 	int			batches;
 } StrataGroups;

@@ -13,7 +13,8 @@
  * Then each of the files is a batch of its own.  So all rows of a group are
  * aggregated in the order of the scan, and each group is returned once.
  *
- * Memory: groups and their states, which callers add to, in mcxt.
+ * Memory: groups and their states, which callers add to, in mcxt; of the rows
+ * that wait, work_mem for each time they were split.
  *
  * IDENTIFICATION
  *	  src/fdw/aggregate_groups.c
@@ -35,7 +36,7 @@
 #include "utils/typcache.h"
 
 #define MIN_SLOTS		256
-#define PARTITION_BITS	3
+#define PARTITION_BITS	4
 #define PARTITIONS		(1 << PARTITION_BITS)
 
 StaticAssertDecl(lengthof(((StrataGroups *) 0)->partitions) == PARTITIONS,
