@@ -306,6 +306,41 @@ strata_name_list(const char *name)
 	create_foreign_upper_path(root, rel, target, rows, 0, startup, total, NIL, NULL, NIL, private)
 #endif
 
+/* One that aggregates the rows of another path; as disabled as core's is. */
+#if PG_VERSION_NUM < 170000
+#define strata_foreign_aggregate_path(root, rel, target, rows, core, startup, total, input, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, NIL, input, private)
+#elif PG_VERSION_NUM < 180000
+#define strata_foreign_aggregate_path(root, rel, target, rows, core, startup, total, input, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, NIL, input, NIL, private)
+#else
+#define strata_foreign_aggregate_path(root, rel, target, rows, core, startup, total, input, private) \
+	create_foreign_upper_path(root, rel, target, rows, (core)->disabled_nodes, startup, total, NIL, \
+							  input, NIL, private)
+#endif
+
+/* How many relations EXPLAIN tells apart; 18 has an entry for groups among them. */
+#if PG_VERSION_NUM < 180000
+#define strata_explain_relations(es)	list_length((es)->rtable)
+#else
+#define strata_explain_relations(es)	((es)->rtable_size)
+#endif
+
+/* A new value of an aggregate's state that is passed by reference. */
+#if PG_VERSION_NUM < 160000
+#define strata_copy_trans_value		ExecAggTransReparent
+#else
+#define strata_copy_trans_value		ExecAggCopyTransValue
+#endif
+
+/* May role call a function? */
+#if PG_VERSION_NUM < 160000
+#define strata_function_aclcheck(oid, role, mode)	pg_proc_aclcheck(oid, role, mode)
+#else
+#define strata_function_aclcheck(oid, role, mode) \
+	object_aclcheck(ProcedureRelationId, oid, role, mode)
+#endif
+
 /* The range table indexes of the relations that a foreign scan stands for. */
 #if PG_VERSION_NUM < 160000
 #define strata_scan_relids(plan)	((plan)->fs_relids)

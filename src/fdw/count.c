@@ -28,6 +28,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "fdw/aggregate.h"
 #include "fdw/plan.h"
 #include "fdw/scan.h"
 
@@ -162,12 +163,11 @@ counts_rows(List *exprs, const RelOptInfo *rel, const StrataPlanInfo *info, int 
 	return rows && (*nends == 0 || info->has_index);
 }
 
-void
-strataGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
-						   RelOptInfo *output_rel, void *extra)
+static void
+add_count_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+			   RelOptInfo *output_rel, GroupPathExtraData *group)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) input_rel->fdw_private;
-	GroupPathExtraData *group = (GroupPathExtraData *) extra;
 	RangeTblEntry *rte;
 	List	   *having = NIL;
 	int			nends;
@@ -214,6 +214,15 @@ strataGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 									   total_cost,
 									   list_make3(makeInteger(input_rel->relid),
 												  makeInteger(rte->relid), having)));
+}
+
+void
+strataGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+						   RelOptInfo *output_rel, void *extra)
+{
+	add_count_path(root, stage, input_rel, output_rel, extra);
+	if (stage == UPPERREL_GROUP_AGG)
+		strata_aggregate_path(root, input_rel, output_rel, extra);
 }
 
 /* The plan: its scan tuple has a column for each different aggregate. */

@@ -29,6 +29,7 @@
 #include <math.h>
 
 #include "compat.h"
+#include "fdw/aggregate.h"
 #include "fdw/plan.h"
 #include "fdw/scan.h"
 
@@ -657,6 +658,8 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	int			direction = 0;
 	ListCell   *lc;
 
+	if (outer_plan != NULL)
+		return strata_aggregate_plan(best_path, tlist, outer_plan);
 	if (IS_UPPER_REL(baserel))
 	{
 		/* the relation that is counted says what is known of it */

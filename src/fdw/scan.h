@@ -209,6 +209,13 @@ typedef struct StrataScanState
 	MemoryContext restart_mcxt; /* values of lookup clauses and prune terms */
 } StrataScanState;
 
+/*
+ * scan_exec.c: a scan whose rows, unprojected, can be asked for in its own
+ * slot, instead of by ExecProcNode
+ */
+extern bool strata_scan_is_plain(const PlanState *pstate);
+extern bool strata_plain_scan_next(ForeignScanState *node);
+
 /* count.c; state->view is there */
 extern void strata_count_next(StrataScanState *state, TupleTableSlot *slot);
 

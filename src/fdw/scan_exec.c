@@ -26,6 +26,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "fdw/aggregate.h"
 #include "fdw/scan.h"
 
 #include "access/hash.h"
@@ -126,8 +127,8 @@ prepare_lookup(StrataScanState *state, List *ops, int array_key, List *exprs, Pl
 
 static TupleTableSlot *exec_plain_scan(PlanState *pstate);
 
-void
-strataBeginForeignScan(ForeignScanState *node, int eflags)
+static void
+begin_scan(ForeignScanState *node, int eflags)
 {
 	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
 	EState	   *estate = node->ss.ps.state;
@@ -210,6 +211,15 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 
 	node->fdw_state = state;
 	MemoryContextSwitchTo(oldcxt);
+}
+
+void
+strataBeginForeignScan(ForeignScanState *node, int eflags)
+{
+	if (strata_is_aggregate((ForeignScan *) node->ss.ps.plan))
+		strata_aggregate_begin(node);
+	else
+		begin_scan(node, eflags);
 }
 
 /* ---- lookups ---- */
@@ -487,14 +497,14 @@ strataIterateForeignScan(ForeignScanState *node)
 }
 
 /*
- * ExecProcNode of a scan that locks nothing: what core's ExecScan does around
- * strataIterateForeignScan, without its detours.  A scan of narrow rows spends
- * as much time there as in here.
+ * The next row that qualifies of a scan that locks nothing, in the scan's slot:
+ * what core's ExecScan does around strataIterateForeignScan, without its
+ * detours.  A scan of narrow rows spends as much time there as in here.
  */
-static TupleTableSlot *
-exec_plain_scan(PlanState *pstate)
+static inline bool
+next_plain_row(ForeignScanState *node)
 {
-	ForeignScanState *node = castNode(ForeignScanState, pstate);
+	PlanState  *pstate = &node->ss.ps;
 	StrataScanState *state = (StrataScanState *) node->fdw_state;
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
 	ExprContext *econtext = pstate->ps_ExprContext;
@@ -521,18 +531,43 @@ exec_plain_scan(PlanState *pstate)
 		if (unlikely(!found))
 		{
 			ExecClearTuple(slot);
-			return pstate->ps_ProjInfo ?
-				ExecClearTuple(pstate->ps_ProjInfo->pi_state.resultslot) :
-				slot;
+			return false;
 		}
 		tell_groups(state);
 		store_row(slot, state->relid);
 
 		econtext->ecxt_scantuple = slot;
 		if (pstate->qual == NULL || ExecQual(pstate->qual, econtext))
-			return pstate->ps_ProjInfo ? ExecProject(pstate->ps_ProjInfo) : slot;
+			return true;
 		InstrCountFiltered1(node, 1);
 	}
+}
+
+/* ExecProcNode of such a scan. */
+static TupleTableSlot *
+exec_plain_scan(PlanState *pstate)
+{
+	ForeignScanState *node = castNode(ForeignScanState, pstate);
+	ProjectionInfo *projection = pstate->ps_ProjInfo;
+
+	if (next_plain_row(node))
+		return projection ? ExecProject(projection) : node->ss.ss_ScanTupleSlot;
+	return projection ? ExecClearTuple(projection->pi_state.resultslot) :
+						node->ss.ss_ScanTupleSlot;
+}
+
+/* Is a node such a scan, and does nobody count what it returns? */
+bool
+strata_scan_is_plain(const PlanState *pstate)
+{
+	return IsA(pstate, ForeignScanState) && pstate->ExecProcNodeReal == exec_plain_scan &&
+		pstate->instrument == NULL;
+}
+
+bool
+strata_plain_scan_next(ForeignScanState *node)
+{
+	return next_plain_row(node);
 }
 
 /*

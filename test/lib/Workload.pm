@@ -365,6 +365,8 @@ sub select_step
 		sub { "WITH x AS " . pick('', 'MATERIALIZED ') . "(SELECT * FROM t WHERE $where) SELECT a.n, b.n FROM x a JOIN x b USING (" . key_list($e) . ")" },
 		sub { "SELECT string_agg(t::text, ';' ORDER BY $order) FROM t WHERE $where", 1 },
 		sub { "SELECT (SELECT count(*) FROM t u WHERE u.n = o.v), (SELECT max(n) FROM t u WHERE u.$e->{key}[0] < o.w) FROM o WHERE o.i < 10" },
+		sub { "SELECT " . pick($g, 'n % 4', 'n') . " AS a, sum(n % 10), avg(n), bool_and(n > 3), count(*) FILTER (WHERE n > $n), max(n + 1) FROM t WHERE $where GROUP BY a" . (chance(0.3) ? ' HAVING sum(n) > 50' : '') },
+		sub { "SELECT o.i, l.* FROM o, LATERAL (SELECT $g, sum(n), count($m) FROM t WHERE t.n > o.v GROUP BY $g) l WHERE o.i < 8" },
 		sub { "SELECT n, count(*) FILTER (WHERE $where), count(DISTINCT $g) FROM t GROUP BY n" },
 		sub { "SELECT sum(length(t::text)) FROM t" },
 		sub { "SELECT $out FROM (SELECT * FROM t ORDER BY $order LIMIT 7) t WHERE $where" },
