@@ -205,10 +205,6 @@ read_file(StrataRepairWalk *repair)
 		if (!is_log_page(repair, copy.data, owner) || !is_given_out(repair, owner) ||
 			header->generation < repair->first.generation)
 			continue;
-		/* Each page and each generation takes a block: a number that tells of more is wrong. */
-		if (header->ordinal >= nblocks ||
-			header->generation - repair->first.generation >= nblocks)
-			continue;
 		if (repair->nfound == max)
 		{
 			max *= 2;
