@@ -18,7 +18,7 @@
  * not matter where a base row lies.
  *
  * A thorough one, of a store that is not written to, takes row groups of which a
- * fifth is deleted, too, and moves what lies at the end of the file into free
+ * tenth is deleted, too, and moves what lies at the end of the file into free
  * space before it (shorten.c), so that the next sweep can cut the end off.
  *
  * Bounded by the stored bytes of what is read, as a merge is, and a worker's by
@@ -65,7 +65,7 @@
 
 /* Rows deleted of so many make a row group sparse. */
 #define COMPACT_SPARSE			2
-#define COMPACT_SPARSE_THOROUGH 5
+#define COMPACT_SPARSE_THOROUGH 10
 
 typedef struct Compact
 {
@@ -100,15 +100,20 @@ is_dead(const StrataRowGroup *group)
 	return group->ndeleted == group->ref.rows;
 }
 
+/* Can its live rows be copied within the memory of a row group? */
+static bool
+can_be_copied(const StrataStore *store, const StrataRowGroup *group)
+{
+	return is_dead(group) ||
+		group->ref.raw_bytes <= COMPACT_MAX_FULL * (uint64) store->options->row_group_bytes;
+}
+
 static bool
 is_sparse(const StrataStore *store, const StrataRowGroup *group, bool thorough)
 {
 	uint64		part = thorough ? COMPACT_SPARSE_THOROUGH : COMPACT_SPARSE;
 
-	if (is_dead(group))
-		return true;
-	return part * group->ndeleted >= group->ref.rows &&
-		group->ref.raw_bytes <= COMPACT_MAX_FULL * (uint64) store->options->row_group_bytes;
+	return part * group->ndeleted >= group->ref.rows && can_be_copied(store, group);
 }
 
 void
@@ -119,15 +124,15 @@ strata_compact_need(StrataStore *store, const StrataManifest *manifest, bool tho
 	for (int i = 0; i < manifest->ngroups; i++)
 	{
 		const StrataRowGroup *group = &manifest->groups[i];
+		bool		sparse = is_sparse(store, group, thorough);
 
-		if (is_sparse(store, group, thorough))
-		{
+		if (sparse)
 			need->sparse++;
-			need->dead_bytes += (uint64) ((double) group->ref.length *
-										  group->ndeleted / group->ref.rows);
-		}
 		else if (is_small(store, group))
 			need->small++;
+		if (thorough ? can_be_copied(store, group) : sparse)
+			need->dead_bytes += (uint64) ((double) group->ref.length *
+										  group->ndeleted / group->ref.rows);
 	}
 }
 

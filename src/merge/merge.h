@@ -214,7 +214,8 @@ typedef struct StrataCompactNeed
 {
 	int			small;			/* row groups under a quarter of full size */
 	int			sparse;			/* row groups of which half is deleted */
-	uint64		dead_bytes;		/* stored, of deleted rows in sparse ones */
+	uint64		dead_bytes;		/* stored, of deleted rows in sparse ones;
+								 * thorough: in all that can be copied */
 } StrataCompactNeed;
 
 /*

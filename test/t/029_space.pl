@@ -153,6 +153,17 @@ drain($node, 'spread');
 is(q1("SELECT string_agg(rows::text, ' ') FROM strata.row_groups WHERE store = 'spread'::regclass"), '33000 33000',
 	'66,000 rows of a generation become two row groups alike');
 
+# ---- a few superseded rows in each row group ----
+q1("CREATE FOREIGN TABLE thin (id int, v int) SERVER strata OPTIONS (key 'id', auto_merge 'off', row_group_rows '2000')");
+q1('INSERT INTO thin SELECT g, 1 FROM generate_series(1, 8000) g');
+drain($node, 'thin');
+q1('INSERT INTO thin SELECT g, 2 FROM generate_series(1, 8000, 8) g');
+drain($node, 'thin');
+my $thin = "SELECT count(*) || ' ' || sum(rows) || ' ' || sum(deleted) FROM strata.row_groups WHERE store = 'thin'::regclass";
+is(q1($thin), '5 9000 1000', 'an eighth of each row group is superseded');
+q1("SELECT * FROM strata.compact('thin')");
+is(q1($thin), '4 8000 0', 'settling gets rid of it');
+
 # ---- what lies at the end of the file ----
 create_pair($node, 'far', "auto_merge 'off', row_group_rows '2000'");
 q1(<<'SQL');
@@ -304,7 +315,7 @@ unlike($is, qr/steady|spread/, 'and is not done where there is nothing to gain')
 same_rows($node, 'far', 'settled after a restart: rows');
 
 # Also when that look fails at first, at either of its steps.
-q1('DROP FOREIGN TABLE steady, spread');
+q1('DROP FOREIGN TABLE steady, spread, thin, waits');
 for my $step ('look', 'survey')
 {
 	q1('ALTER SYSTEM SET strata.max_workers = 0');
