@@ -102,6 +102,8 @@ INSERT INTO queries VALUES
 	('SELECT count(*), i2 FROM @ WHERE id = ANY (''{5,6,7,1500}'') GROUP BY i2', false, false),
 	('SELECT count(*), sum(i4) FROM @ WHERE id = 7', false, false),
 	('SELECT i2, sum(id) FROM @ WHERE id BETWEEN 100 AND 300 GROUP BY i2', false, false),
+	-- the same int4, but for the bits of a Datum that it does not have
+	('SELECT CASE WHEN b THEN hashint4(1) ELSE -1905060026 END AS k, count(*), sum(id) FROM @ GROUP BY 1', false, false),
 	('SELECT random() < 0, count(*) FROM @ GROUP BY 1', false, true),
 	('SELECT i2, count(*) FROM @ GROUP BY i2 ORDER BY 2 DESC, 1 LIMIT 3', false, false);
 

@@ -73,7 +73,7 @@ typedef struct StrataGroupColumn
 	int			column;			/* of the input, from 0 */
 	int16		typlen;
 	bool		byval;
-	bool		image;			/* equal values are equal Datums */
+	Datum		image;			/* if equal values have equal images: their bits of a Datum; else 0 */
 	Oid			collation;
 	FmgrInfo	eq;
 	FmgrInfo	hash;

@@ -6,7 +6,8 @@
  * Values are hashed and compared by the type's own functions under the
  * column's collation, as in PostgreSQL's hash aggregate; where the type says
  * that equal values have equal images and they are passed by value, by the
- * Datum itself.  Nulls are equal.
+ * Datum's bits that belong to the type: what a function leaves in the others
+ * (hashint4 zeros, int4 the sign) is no part of the value.  Nulls are equal.
  *
  * When memory is used up, rows of further groups wait in temporary files, by
  * some bits of their hashes, until the groups there are have been returned.
@@ -103,8 +104,8 @@ strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collat
 			elog(ERROR, "could not find hash function for hash operator %u", lfirst_oid(lc2));
 		fmgr_info(eq_function, &column->eq);
 		fmgr_info(left_hash, &column->hash);
-		column->image = att->attbyval &&
-			equal_image(att->atttypid, eq_function, column->collation);
+		if (att->attbyval && equal_image(att->atttypid, eq_function, column->collation))
+			column->image = ~(Datum) 0 >> 8 * (sizeof(Datum) - att->attlen);
 	}
 	make_slots(groups, MIN_SLOTS);
 }
@@ -120,10 +121,11 @@ same_group(const StrataGroups *groups, const StrataGroup *group, const Datum *va
 
 		if (group->nulls[i] != isnull[column->column])
 			return false;
-		if (group->nulls[i] || (column->image && group->keys[i] == value))
+		if (group->nulls[i])
 			continue;
-		if (column->image ||
-			!DatumGetBool(FunctionCall2Coll(&column->eq, column->collation, group->keys[i], value)))
+		if (column->image ?
+				((group->keys[i] ^ value) & column->image) != 0 :
+				!DatumGetBool(FunctionCall2Coll(&column->eq, column->collation, group->keys[i], value)))
 			return false;
 	}
 	return true;
@@ -142,8 +144,11 @@ hash_row(const StrataGroups *groups, const Datum *values, const bool *isnull)
 		if (isnull[column->column])
 			/* as 0 */;
 		else if (column->image)
-			value = (uint32) murmurhash32((uint32) values[column->column] ^
-										  (uint32) ((uint64) values[column->column] >> 32));
+		{
+			uint64		bits = values[column->column] & column->image;
+
+			value = murmurhash32((uint32) bits ^ (uint32) (bits >> 32));
+		}
 		else
 			value = DatumGetUInt32(FunctionCall1Coll(&column->hash, column->collation,
 													 values[column->column]));
