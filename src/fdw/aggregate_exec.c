@@ -16,7 +16,8 @@
  * which counts them.
  *
  * As in PostgreSQL's node, who runs the query needs EXECUTE on the aggregate,
- * whose owner needs it on the functions.
+ * whose owner needs it on the functions, and on the equality functions of what
+ * is grouped by.
  *
  * Memory: groups and states in the aggregate context, emptied after each
  * batch (callbacks that functions registered run then).  Transition functions
@@ -278,6 +279,8 @@ strata_aggregate_begin(ForeignScanState *node)
 
 	foreach (lc, list_nth(plan->fdw_private, STRATA_AGGREGATE_COLUMNS))
 		columns = lappend_int(columns, input_column[lfirst_int(lc)]);
+	foreach (lc, list_nth(plan->fdw_private, STRATA_AGGREGATE_OPS))
+		check_execute(get_opcode(lfirst_oid(lc)), GetUserId(), OBJECT_FUNCTION);
 	nkeys = list_length(columns);
 	state->grouped = nkeys > 0;
 	state->naggs = list_length(arguments);
