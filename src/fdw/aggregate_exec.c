@@ -584,7 +584,12 @@ aggregate_iterate(ForeignScanState *node)
 static bool
 aggregate_recheck(ForeignScanState *node, TupleTableSlot *slot)
 {
-	return !TupIsNull(aggregate_iterate(node));
+	/* core's loop around iterate has switched to this, the one around recheck has not */
+	MemoryContext old = MemoryContextSwitchTo(node->ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+	bool		found = !TupIsNull(aggregate_iterate(node));
+
+	MemoryContextSwitchTo(old);
+	return found;
 }
 
 static void
