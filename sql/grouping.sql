@@ -190,6 +190,15 @@ MOVE 5 FROM c;
 CLOSE c;
 ROLLBACK;
 SELECT count(*) FROM (SELECT t FROM many GROUP BY t LIMIT 3) q;
+-- columns that only WHERE needs do not wait
+CREATE FOREIGN TABLE wide (k int NOT NULL, v int, w text) SERVER strata OPTIONS (key 'k', auto_merge 'off');
+INSERT INTO wide SELECT i, i, repeat('w', 2000) FROM generate_series(1, 5000) i;
+BEGIN;
+DECLARE c CURSOR FOR SELECT v, count(*) FROM wide WHERE w <> '' GROUP BY v;
+MOVE 1 FROM c;
+SELECT count(*) > 0 AND sum(size) < 1000000 AS small FROM pg_ls_tmpdir() WHERE name LIKE 'pgsql\_tmp' || pg_backend_pid() || '.%';
+MOVE ALL FROM c;
+ROLLBACK;
 RESET work_mem;
 RESET hash_mem_multiplier;
 RESET enable_sort;

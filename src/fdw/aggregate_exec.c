@@ -308,7 +308,7 @@ strata_aggregate_begin(ForeignScanState *node)
 						state->plain ?
 							state->plain->ss.ss_ScanTupleSlot->tts_tupleDescriptor :
 							ExecGetResultType(outer),
-						estate);
+						input_column, list_length(outer->plan->targetlist), estate);
 
 	node->fdw_state = state;
 	node->fdwroutine = aggregate_routine();

@@ -73,10 +73,13 @@ make_slots(StrataGroups *groups, uint32 nslots)
 	groups->nslots = nslots;
 }
 
-/* mcxt and ntrans are set.  columns, ops, collations: of what rows are grouped by. */
+/*
+ * mcxt and ntrans are set.  columns, ops, collations: of what rows are grouped
+ * by; used: all columns of the input that are looked at.
+ */
 void
 strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collations,
-					TupleDesc desc, EState *estate)
+					TupleDesc desc, const int *used, int nused, EState *estate)
 {
 	ListCell   *lc;
 	ListCell   *lc2;
@@ -85,6 +88,11 @@ strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collat
 	groups->table_mcxt = CurrentMemoryContext;
 	groups->limit = get_hash_memory_limit();
 	groups->desc = desc;
+	groups->unused = palloc(Max(desc->natts, 1) * sizeof(bool));
+	groups->kept_nulls = palloc(Max(desc->natts, 1) * sizeof(bool));
+	memset(groups->unused, true, desc->natts * sizeof(bool));
+	for (int i = 0; i < nused; i++)
+		groups->unused[used[i]] = false;
 	groups->waiting_slot = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
 	groups->columns = palloc0(Max(list_length(columns), 1) * sizeof(StrataGroupColumn));
 	groups->batches = 1;
@@ -265,9 +273,12 @@ strata_groups_find(StrataGroups *groups, const Datum *values, const bool *isnull
 
 /* ---- rows that wait ---- */
 
-/* A row whose group there is no room for. */
+/*
+ * A row whose group there is no room for.  The scan's own slot may hold columns
+ * that only clauses of it looked at; these are not kept.
+ */
 void
-strata_groups_wait(StrataGroups *groups, Datum *values, bool *isnull, uint32 hash)
+strata_groups_wait(StrataGroups *groups, Datum *values, const bool *isnull, uint32 hash)
 {
 	int			depth = groups->reading ? groups->reading->depth + PARTITION_BITS : PARTITION_BITS;
 	int			at = depth <= 32 ? (hash >> (32 - depth)) & (PARTITIONS - 1) : 0;
@@ -281,7 +292,9 @@ strata_groups_wait(StrataGroups *groups, Datum *values, bool *isnull, uint32 has
 		waiting->rows = tuplestore_begin_heap(false, false, work_mem / PARTITIONS);
 		groups->partitions[at] = waiting;
 	}
-	tuplestore_putvalues(groups->partitions[at]->rows, groups->desc, values, isnull);
+	for (int i = 0; i < groups->desc->natts; i++)
+		groups->kept_nulls[i] = isnull[i] || groups->unused[i];
+	tuplestore_putvalues(groups->partitions[at]->rows, groups->desc, values, groups->kept_nulls);
 	MemoryContextSwitchTo(old);
 }
 
