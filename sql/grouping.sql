@@ -209,6 +209,8 @@ EXPLAIN (COSTS OFF, VERBOSE) SELECT i2 + 1, avg(f8 * 2), count(*) FILTER (WHERE 
 EXPLAIN (COSTS OFF) SELECT sum(i4), string_agg(t, ',') FROM s;
 EXPLAIN (COSTS OFF) SELECT sum(i4) FROM s WHERE id = 5;
 SELECT batches('SELECT b, sum(i4) FROM s WHERE i2 > 2 GROUP BY b'), batches('SELECT sum(i4) FROM s');
+-- arguments that are computed cost no more there than above
+SELECT plan('SELECT sum(i4 + 1), max(length(t) + i2) FROM s WHERE i2 = 3');
 SET enable_hashagg = off;
 SELECT plan('SELECT i2, sum(i4) FROM s GROUP BY i2'), plan('SELECT sum(i4) FROM s');
 RESET enable_hashagg;
