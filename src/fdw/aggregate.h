@@ -103,7 +103,7 @@ typedef struct StrataGroups
 	List	   *waiting;		/* of StrataWaitingRows, not read yet */
 	struct StrataWaitingRows *partitions[16];	/* written now */
 	struct StrataWaitingRows *reading;	/* NULL: rows come from the input */
-	int			batches;
+	int			batches;		/* 0: nothing was read yet */
 } StrataGroups;
 
 extern void strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collations,

@@ -564,6 +564,7 @@ aggregate_iterate(ForeignScanState *node)
 			if (outer->chgParam != NULL)
 				ExecReScan(outer);
 			read_batch(state, outer);
+			state->groups.batches = Max(state->groups.batches, 1);
 			state->read = true;
 			state->next = 0;
 		}
@@ -628,7 +629,8 @@ aggregate_explain(ForeignScanState *node, ExplainState *es)
 	ExplainPropertyText("Aggregate", state->grouped ? "hashed" : "plain", es);
 	if (keys != NIL)
 		ExplainPropertyList("Group Key", keys, es);
-	if (es->analyze && state->grouped)
+	/* none if it never ran here: parallel workers may have run it, but do not tell */
+	if (es->analyze && state->grouped && state->groups.batches > 0)
 		ExplainPropertyInteger("Batches", NULL, state->groups.batches, es);
 }
 

@@ -95,7 +95,6 @@ strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collat
 		groups->unused[used[i]] = false;
 	groups->waiting_slot = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
 	groups->columns = palloc0(Max(list_length(columns), 1) * sizeof(StrataGroupColumn));
-	groups->batches = 1;
 	forthree(lc, columns, lc2, ops, lc3, collations)
 	{
 		StrataGroupColumn *column = &groups->columns[groups->ncolumns++];
