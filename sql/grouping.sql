@@ -102,6 +102,8 @@ INSERT INTO queries VALUES
 	('SELECT count(*), i2 FROM @ WHERE id = ANY (''{5,6,7,1500}'') GROUP BY i2', false, false),
 	('SELECT count(*), sum(i4) FROM @ WHERE id = 7', false, false),
 	('SELECT i2, sum(id) FROM @ WHERE id BETWEEN 100 AND 300 GROUP BY i2', false, false),
+	-- the same int4, but for the bits of a Datum that it does not have
+	('SELECT CASE WHEN b THEN hashint4(1) ELSE -1905060026 END AS k, count(*), sum(id) FROM @ GROUP BY 1', false, false),
 	('SELECT random() < 0, count(*) FROM @ GROUP BY 1', false, true),
 	('SELECT i2, count(*) FROM @ GROUP BY i2 ORDER BY 2 DESC, 1 LIMIT 3', false, false);
 
@@ -188,6 +190,15 @@ MOVE 5 FROM c;
 CLOSE c;
 ROLLBACK;
 SELECT count(*) FROM (SELECT t FROM many GROUP BY t LIMIT 3) q;
+-- columns that only WHERE needs do not wait
+CREATE FOREIGN TABLE wide (k int NOT NULL, v int, w text) SERVER strata OPTIONS (key 'k', auto_merge 'off');
+INSERT INTO wide SELECT i, i, repeat('w', 2000) FROM generate_series(1, 5000) i;
+BEGIN;
+DECLARE c CURSOR FOR SELECT v, count(*) FROM wide WHERE w <> '' GROUP BY v;
+MOVE 1 FROM c;
+SELECT count(*) > 0 AND sum(size) < 1000000 AS small FROM pg_ls_tmpdir() WHERE name LIKE 'pgsql\_tmp' || pg_backend_pid() || '.%';
+MOVE ALL FROM c;
+ROLLBACK;
 RESET work_mem;
 RESET hash_mem_multiplier;
 RESET enable_sort;
@@ -197,7 +208,9 @@ EXPLAIN (COSTS OFF) SELECT i2, avg(f8) FROM s GROUP BY i2;
 EXPLAIN (COSTS OFF, VERBOSE) SELECT i2 + 1, avg(f8 * 2), count(*) FILTER (WHERE b) FROM s WHERE id > 500 GROUP BY i2 + 1 HAVING max(i4) > 3;
 EXPLAIN (COSTS OFF) SELECT sum(i4), string_agg(t, ',') FROM s;
 EXPLAIN (COSTS OFF) SELECT sum(i4) FROM s WHERE id = 5;
-SELECT batches('SELECT b, sum(i4) FROM s WHERE i2 > 2 GROUP BY b'), batches('SELECT sum(i4) FROM s');
+SELECT batches('SELECT b, sum(i4) FROM s WHERE i2 > 2 GROUP BY b'), batches('SELECT sum(i4) FROM s'), batches('SELECT b, sum(i4) FROM s GROUP BY b LIMIT 0') AS not_run;
+-- arguments that are computed cost no more there than above
+SELECT plan('SELECT sum(i4 + 1), max(length(t) + i2) FROM s WHERE i2 = 3');
 SET enable_hashagg = off;
 SELECT plan('SELECT i2, sum(i4) FROM s GROUP BY i2'), plan('SELECT sum(i4) FROM s');
 RESET enable_hashagg;
@@ -255,6 +268,12 @@ SELECT i2, own_sum(id) FROM s GROUP BY i2 ORDER BY 1 LIMIT 1;
 SELECT i2, sum(length(t)) FROM s GROUP BY i2;
 SELECT i2, count(i8) FROM s GROUP BY i2;
 RESET ROLE;
+BEGIN;
+REVOKE EXECUTE ON FUNCTION int2eq(int2, int2) FROM PUBLIC;
+SET ROLE grouping_user;
+SELECT sum(i2) > 0 AS not_compared FROM s;
+SELECT i2, sum(id) FROM s GROUP BY i2;
+ROLLBACK;
 REVOKE EXECUTE ON FUNCTION own_sum(int) FROM PUBLIC;
 SET ROLE grouping_user;
 SELECT i2, own_sum(id) FROM s GROUP BY i2;

@@ -73,7 +73,7 @@ typedef struct StrataGroupColumn
 	int			column;			/* of the input, from 0 */
 	int16		typlen;
 	bool		byval;
-	bool		image;			/* equal values are equal Datums */
+	Datum		image;			/* if equal values have equal images: their bits of a Datum; else 0 */
 	Oid			collation;
 	FmgrInfo	eq;
 	FmgrInfo	hash;
@@ -97,19 +97,22 @@ typedef struct StrataGroups
 
 	/* rows of groups there was no memory for, by bits of their hashes */
 	TupleDesc	desc;			/* of the input */
+	bool	   *unused;			/* by its columns: need not be kept */
+	bool	   *kept_nulls;
 	TupleTableSlot *waiting_slot;
 	List	   *waiting;		/* of StrataWaitingRows, not read yet */
 	struct StrataWaitingRows *partitions[16];	/* written now */
 	struct StrataWaitingRows *reading;	/* NULL: rows come from the input */
-	int			batches;
+	int			batches;		/* 0: nothing was read yet */
 } StrataGroups;
 
 extern void strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collations,
-								TupleDesc desc, EState *estate);
+								TupleDesc desc, const int *used, int nused, EState *estate);
 /* The group of a row; NULL if it is not there and there is no room for it. */
 extern StrataGroup *strata_groups_find(StrataGroups *groups, const Datum *values,
 									   const bool *isnull, uint32 *hash, bool *created);
-extern void strata_groups_wait(StrataGroups *groups, Datum *values, bool *isnull, uint32 hash);
+extern void strata_groups_wait(StrataGroups *groups, Datum *values, const bool *isnull,
+							   uint32 hash);
 extern TupleTableSlot *strata_groups_next_waiting(StrataGroups *groups);
 /* All groups of a batch are done: forget them.  False: no rows wait. */
 extern bool strata_groups_next_batch(StrataGroups *groups);

@@ -16,7 +16,8 @@
  * which counts them.
  *
  * As in PostgreSQL's node, who runs the query needs EXECUTE on the aggregate,
- * whose owner needs it on the functions.
+ * whose owner needs it on the functions, and on the equality functions of what
+ * is grouped by.
  *
  * Memory: groups and states in the aggregate context, emptied after each
  * batch (callbacks that functions registered run then).  Transition functions
@@ -278,6 +279,8 @@ strata_aggregate_begin(ForeignScanState *node)
 
 	foreach (lc, list_nth(plan->fdw_private, STRATA_AGGREGATE_COLUMNS))
 		columns = lappend_int(columns, input_column[lfirst_int(lc)]);
+	foreach (lc, list_nth(plan->fdw_private, STRATA_AGGREGATE_OPS))
+		check_execute(get_opcode(lfirst_oid(lc)), GetUserId(), OBJECT_FUNCTION);
 	nkeys = list_length(columns);
 	state->grouped = nkeys > 0;
 	state->naggs = list_length(arguments);
@@ -305,7 +308,7 @@ strata_aggregate_begin(ForeignScanState *node)
 						state->plain ?
 							state->plain->ss.ss_ScanTupleSlot->tts_tupleDescriptor :
 							ExecGetResultType(outer),
-						estate);
+						input_column, list_length(outer->plan->targetlist), estate);
 
 	node->fdw_state = state;
 	node->fdwroutine = aggregate_routine();
@@ -561,6 +564,7 @@ aggregate_iterate(ForeignScanState *node)
 			if (outer->chgParam != NULL)
 				ExecReScan(outer);
 			read_batch(state, outer);
+			state->groups.batches = Max(state->groups.batches, 1);
 			state->read = true;
 			state->next = 0;
 		}
@@ -581,7 +585,12 @@ aggregate_iterate(ForeignScanState *node)
 static bool
 aggregate_recheck(ForeignScanState *node, TupleTableSlot *slot)
 {
-	return !TupIsNull(aggregate_iterate(node));
+	/* core's loop around iterate has switched to this, the one around recheck has not */
+	MemoryContext old = MemoryContextSwitchTo(node->ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+	bool		found = !TupIsNull(aggregate_iterate(node));
+
+	MemoryContextSwitchTo(old);
+	return found;
 }
 
 static void
@@ -620,7 +629,8 @@ aggregate_explain(ForeignScanState *node, ExplainState *es)
 	ExplainPropertyText("Aggregate", state->grouped ? "hashed" : "plain", es);
 	if (keys != NIL)
 		ExplainPropertyList("Group Key", keys, es);
-	if (es->analyze && state->grouped)
+	/* none if it never ran here: parallel workers may have run it, but do not tell */
+	if (es->analyze && state->grouped && state->groups.batches > 0)
 		ExplainPropertyInteger("Batches", NULL, state->groups.batches, es);
 }
 

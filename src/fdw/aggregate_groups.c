@@ -6,7 +6,8 @@
  * Values are hashed and compared by the type's own functions under the
  * column's collation, as in PostgreSQL's hash aggregate; where the type says
  * that equal values have equal images and they are passed by value, by the
- * Datum itself.  Nulls are equal.
+ * Datum's bits that belong to the type: what a function leaves in the others
+ * (hashint4 zeros, int4 the sign) is no part of the value.  Nulls are equal.
  *
  * When memory is used up, rows of further groups wait in temporary files, by
  * some bits of their hashes, until the groups there are have been returned.
@@ -72,10 +73,13 @@ make_slots(StrataGroups *groups, uint32 nslots)
 	groups->nslots = nslots;
 }
 
-/* mcxt and ntrans are set.  columns, ops, collations: of what rows are grouped by. */
+/*
+ * mcxt and ntrans are set.  columns, ops, collations: of what rows are grouped
+ * by; used: all columns of the input that are looked at.
+ */
 void
 strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collations,
-					TupleDesc desc, EState *estate)
+					TupleDesc desc, const int *used, int nused, EState *estate)
 {
 	ListCell   *lc;
 	ListCell   *lc2;
@@ -84,9 +88,13 @@ strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collat
 	groups->table_mcxt = CurrentMemoryContext;
 	groups->limit = get_hash_memory_limit();
 	groups->desc = desc;
+	groups->unused = palloc(Max(desc->natts, 1) * sizeof(bool));
+	groups->kept_nulls = palloc(Max(desc->natts, 1) * sizeof(bool));
+	memset(groups->unused, true, desc->natts * sizeof(bool));
+	for (int i = 0; i < nused; i++)
+		groups->unused[used[i]] = false;
 	groups->waiting_slot = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
 	groups->columns = palloc0(Max(list_length(columns), 1) * sizeof(StrataGroupColumn));
-	groups->batches = 1;
 	forthree(lc, columns, lc2, ops, lc3, collations)
 	{
 		StrataGroupColumn *column = &groups->columns[groups->ncolumns++];
@@ -103,8 +111,8 @@ strata_groups_begin(StrataGroups *groups, List *columns, List *ops, List *collat
 			elog(ERROR, "could not find hash function for hash operator %u", lfirst_oid(lc2));
 		fmgr_info(eq_function, &column->eq);
 		fmgr_info(left_hash, &column->hash);
-		column->image = att->attbyval &&
-			equal_image(att->atttypid, eq_function, column->collation);
+		if (att->attbyval && equal_image(att->atttypid, eq_function, column->collation))
+			column->image = ~(Datum) 0 >> 8 * (sizeof(Datum) - att->attlen);
 	}
 	make_slots(groups, MIN_SLOTS);
 }
@@ -120,10 +128,11 @@ same_group(const StrataGroups *groups, const StrataGroup *group, const Datum *va
 
 		if (group->nulls[i] != isnull[column->column])
 			return false;
-		if (group->nulls[i] || (column->image && group->keys[i] == value))
+		if (group->nulls[i])
 			continue;
-		if (column->image ||
-			!DatumGetBool(FunctionCall2Coll(&column->eq, column->collation, group->keys[i], value)))
+		if (column->image ?
+				((group->keys[i] ^ value) & column->image) != 0 :
+				!DatumGetBool(FunctionCall2Coll(&column->eq, column->collation, group->keys[i], value)))
 			return false;
 	}
 	return true;
@@ -142,8 +151,11 @@ hash_row(const StrataGroups *groups, const Datum *values, const bool *isnull)
 		if (isnull[column->column])
 			/* as 0 */;
 		else if (column->image)
-			value = (uint32) murmurhash32((uint32) values[column->column] ^
-										  (uint32) ((uint64) values[column->column] >> 32));
+		{
+			uint64		bits = values[column->column] & column->image;
+
+			value = murmurhash32((uint32) bits ^ (uint32) (bits >> 32));
+		}
 		else
 			value = DatumGetUInt32(FunctionCall1Coll(&column->hash, column->collation,
 													 values[column->column]));
@@ -260,9 +272,12 @@ strata_groups_find(StrataGroups *groups, const Datum *values, const bool *isnull
 
 /* ---- rows that wait ---- */
 
-/* A row whose group there is no room for. */
+/*
+ * A row whose group there is no room for.  The scan's own slot may hold columns
+ * that only clauses of it looked at; these are not kept.
+ */
 void
-strata_groups_wait(StrataGroups *groups, Datum *values, bool *isnull, uint32 hash)
+strata_groups_wait(StrataGroups *groups, Datum *values, const bool *isnull, uint32 hash)
 {
 	int			depth = groups->reading ? groups->reading->depth + PARTITION_BITS : PARTITION_BITS;
 	int			at = depth <= 32 ? (hash >> (32 - depth)) & (PARTITIONS - 1) : 0;
@@ -276,7 +291,9 @@ strata_groups_wait(StrataGroups *groups, Datum *values, bool *isnull, uint32 has
 		waiting->rows = tuplestore_begin_heap(false, false, work_mem / PARTITIONS);
 		groups->partitions[at] = waiting;
 	}
-	tuplestore_putvalues(groups->partitions[at]->rows, groups->desc, values, isnull);
+	for (int i = 0; i < groups->desc->natts; i++)
+		groups->kept_nulls[i] = isnull[i] || groups->unused[i];
+	tuplestore_putvalues(groups->partitions[at]->rows, groups->desc, values, groups->kept_nulls);
 	MemoryContextSwitchTo(old);
 }
 

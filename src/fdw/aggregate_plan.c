@@ -178,6 +178,7 @@ strata_aggregate_path(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *outp
 	Query	   *parse = root->parse;
 	List	   *having = castNode(List, extra->havingQual);
 	List	   *group_clause = parse->groupClause;
+	Path	   *scan;
 	Path	   *input;
 	CollectContext context = {NIL};
 	PathTarget *target = create_empty_pathtarget();
@@ -194,8 +195,8 @@ strata_aggregate_path(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *outp
 		(!parse->hasAggs && group_clause == NIL) || !grouping_is_hashable(group_clause))
 		return;
 
-	input = cheapest_scan(input_rel);
-	if (input == NULL)
+	scan = cheapest_scan(input_rel);
+	if (scan == NULL)
 		return;
 	context.group_exprs = get_sortgrouplist_exprs(group_clause, root->processed_tlist);
 	if (contain_volatile_functions((Node *) context.group_exprs) ||
@@ -206,15 +207,15 @@ strata_aggregate_path(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *outp
 
 	private = plan_columns(&context, group_clause, root->processed_tlist, target);
 	set_pathtarget_cost_width(root, target);
-	input = (Path *) create_projection_path(root, input_rel, input, target);
+	input = (Path *) create_projection_path(root, input_rel, scan, target);
 
 	if (parse->hasAggs)
 		get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
 	if (group_clause != NIL)
 		ngroups = estimate_num_groups(root, context.group_exprs, input->rows, NULL, NULL);
 
-	/* core's own node, to ask what it costs */
-	agg = create_agg_path(root, output_rel, input, output_rel->reltarget,
+	/* core's own node, to ask what it costs; arguments are computed there, not in the scan */
+	agg = create_agg_path(root, output_rel, scan, output_rel->reltarget,
 						  group_clause != NIL ? AGG_HASHED : AGG_PLAIN, AGGSPLIT_SIMPLE,
 						  group_clause, having, &costs, ngroups);
 	startup_cost = input->total_cost + NODE_SHARE * (agg->path.startup_cost - input->total_cost);
