@@ -75,7 +75,7 @@ unlike(slurp_file($node->logfile, $log), qr/LOG:\s+strata:|ERROR|FATAL/, 'idle: 
 is(q1("SELECT count(*) FROM strata.health() WHERE severity = 'error'"), 0, 'health: no error');
 
 # ---- what is said ----
-my @lines = grep { /LOG:\s+strata: merged .* of public\.by_time/ } split /\n/, slurp_file($node->logfile);
+my @lines = grep { /LOG:\s+strata: merged .* of postgres\.public\.by_time/ } split /\n/, slurp_file($node->logfile);
 is(scalar @lines, passes('by_time'), 'one log line a pass');
 is(q1("SELECT passes = " . passes('by_time') . " AND generations >= passes AND rows_merged > 0 AND bytes_merged > 0 FROM strata.stat WHERE store = 'by_time'::regclass"),
 	't', 'strata.stat counts');

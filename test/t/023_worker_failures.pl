@@ -55,7 +55,7 @@ wait_for("SELECT failures > 0 FROM strata.stores WHERE store = 'bad'::regclass",
 like(state('bad', 'last_error'), qr/invalid page in block $block|could not read/, 'the error names the block');
 is(state('bad', "last_sqlstate = 'XX001' AND last_error_at IS NOT NULL AND next_try > last_error_at AND wanted_by = 'count'"), 't', 'with time, SQLSTATE and next try');
 is(q1("SELECT count(*) FROM strata.health() WHERE store = 'bad'::regclass AND severity = 'error' AND what LIKE 'the last % tries to merge failed%'"), 1, 'strata.health() reports it');
-like(slurp_file($node->logfile), qr/LOG:\s+strata: merge of public\.bad failed \(1 in a row\), next try in 5 s/, 'and the log');
+like(slurp_file($node->logfile), qr/LOG:\s+strata: merge of postgres\.public\.bad failed \(1 in a row\), next try in 5 s/, 'and the log');
 # Others go on, again and again; the pause doubles.
 for my $v (1 .. 3)
 {
@@ -64,7 +64,7 @@ for my $v (1 .. 3)
 	same_rows($node, 'good', "good: rows ($v)");
 }
 wait_for("SELECT failures >= 2 AND next_try - last_error_at >= '9 s' FROM strata.stores WHERE store = 'bad'::regclass", 'the pause doubles', 40);
-my @tries = (slurp_file($node->logfile) =~ /merge of public\.bad failed/g);
+my @tries = (slurp_file($node->logfile) =~ /merge of postgres\.public\.bad failed/g);
 cmp_ok(scalar @tries, '<=', 4, 'no storm in the log');
 q1("CREATE ROLE reader; GRANT SELECT ON bad TO reader");
 is(q1("SET ROLE reader; SELECT count(*) FROM strata.stores WHERE store = 'bad'::regclass AND failures > 0 AND last_error IS NULL"), 1, 'others see that it fails, not the message');
