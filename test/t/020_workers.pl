@@ -124,8 +124,8 @@ for my $point ('worker-step', 'pass-begin', 'pass-group-written', 'pass-before-m
 	my $pid = q1('SELECT min(pid) FROM strata.workers');
 	if ($point eq 'pass-group-written')
 	{
-		is(q1("SELECT task || ' ' || store::text || ' ' || phase || ' ' || planned FROM strata.workers WHERE pid = $pid"),
-			'merge by_time write 1', 'strata.workers shows what it does');
+		is(q1("SELECT database || ' ' || task || ' ' || store::text || ' ' || phase || ' ' || planned FROM strata.workers WHERE pid = $pid"),
+			'postgres merge by_time write 1', 'strata.workers shows what it does');
 	}
 	same_rows($node, 'by_time', "$point: rows meanwhile");
 	# No view waits for maintenance (L48).
