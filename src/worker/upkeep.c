@@ -428,7 +428,10 @@ sweep_store(StrataDebt *debt, const char *name)
 			shared->vain_sweeps++;
 		shared->unswept_bytes -= freed;
 		if (shared->unswept_bytes < SWEEP_IDLE_BYTES)
+		{
 			shared->unswept_bytes = 0;
+			shared->vain_sweeps = 0;
+		}
 		shared->next_sweep = ended +
 			Max(shared->vain_sweeps == 0 ? SWEEP_SOON_MSEC * INT64CONST(1000) :
 				strata_worker_backoff(shared->vain_sweeps, 1, SWEEP_PAUSE_MAX_SEC),
