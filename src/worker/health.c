@@ -163,8 +163,15 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 			   options->auto_merge ? "They are being merged, pass by pass." :
 			   "The table's option auto_merge is off: call strata.drain().");
 
-	if (known.vain_sweeps > 0)
-		report_pinned(rsinfo, store->ftrelid, known.unswept_bytes);
+	if (known.vain_sweeps > 0 && known.unswept_bytes > 0)
+	{
+		int64		bytes = Min(known.unswept_bytes,
+								strata_upkeep_unreferenced(store, storage, manifest));
+
+		/* Somebody else may have given it back, or truncated the table. */
+		if (bytes >= STRATA_SWEEP_IDLE_BYTES)
+			report_pinned(rsinfo, store->ftrelid, bytes);
+	}
 
 	if (store->key.natts > 0 && manifest->ngroups > 0 &&
 		!OidIsValid(strata_keyindex_find(storage, &present)))
