@@ -136,7 +136,7 @@ extern bool strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
  * Somebody called a pass of the table that did something: what made workers put
  * it off may be over with the commit.  Set by the worker layer.
  */
-typedef void (*StrataPassByHand) (Oid ftrelid);
+typedef void (*StrataPassByHand)(Oid ftrelid);
 extern StrataPassByHand strata_pass_by_hand_hook;
 
 /* Raise 55P03 when a session waits for AccessExclusiveLock on the storage. */

@@ -38,6 +38,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
@@ -427,6 +428,44 @@ give_way(void)
 	return any;
 }
 
+/* The settings that say what is due, as one string. */
+static char *
+trigger_settings(void)
+{
+	static const char *const names[] = {"strata.auto_merge", "strata.merge_interval",
+										"strata.merge_after_generations"};
+	StringInfoData settings;
+
+	initStringInfo(&settings);
+	for (int i = 0; i < (int) lengthof(names); i++)
+		appendStringInfo(&settings, "%s ", GetConfigOption(names[i], false, false));
+	return settings.data;
+}
+
+/* SIGHUP */
+static void
+reload(TimestampTz now)
+{
+	int			max_workers = strata_max_workers;
+	char	   *before = trigger_settings();
+	char	   *after;
+
+	ProcessConfigFile(PGC_SIGHUP);
+	if (strata_max_workers != max_workers)
+		end_shortage();
+	after = trigger_settings();
+	for (int i = 0; strcmp(before, after) != 0 && i < STRATA_MAX_DATABASES; i++)
+	{
+		StrataSharedDatabase *database = &strata_shared->databases[i];
+
+		if (OidIsValid(pg_atomic_read_u32(&database->oid)) &&
+			pg_atomic_read_u32(&database->refused) == 0)
+			strata_shared_visit(database, now);
+	}
+	pfree(before);
+	pfree(after);
+}
+
 static void
 launcher_exit(int code, Datum arg)
 {
@@ -473,12 +512,8 @@ strata_launcher_main(Datum arg)
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{
-			int			max_workers = strata_max_workers;
-
 			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-			if (strata_max_workers != max_workers)
-				end_shortage();
+			reload(GetCurrentTimestamp());
 		}
 
 		now = GetCurrentTimestamp();

@@ -15,6 +15,8 @@
  * at once when somebody has made a pass of it, or repaired it: that it went
  * well mostly means that the cause is gone.
  *
+ * ALTER of a table has its database visited: its options say what is due.
+ *
  * No user statement merges anything.  What may fail is done before the commit
  * record is written; what is left for after it throws nothing.
  *
@@ -27,6 +29,7 @@
 
 #include "log/append.h"
 #include "merge/merge.h"
+#include "manifest/lifecycle.h"
 #include "storage/locks.h"
 
 #include "access/parallel.h"
@@ -160,6 +163,14 @@ passed_by_hand(Oid ftrelid)
 	MemoryContextSwitchTo(old);
 }
 
+/* StrataTableAltered */
+static void
+altered(void)
+{
+	if (strata_shared != NULL)
+		wake_launcher = true;
+}
+
 /* After the commit: workers need not wait any longer.  Returns whether any did. */
 static bool
 end_waits(void)
@@ -229,5 +240,6 @@ strata_trigger_init(void)
 {
 	strata_log_appended_hook = appended;
 	strata_pass_by_hand_hook = passed_by_hand;
+	strata_table_altered_hook = altered;
 	RegisterXactCallback(trigger_xact_callback, NULL);
 }

@@ -85,9 +85,20 @@ is(stores('by_time', 'last_merge IS NOT NULL AND failures = 0 AND last_error IS 
 is(q1("SELECT count(*) FROM strata.merges WHERE store = 'filled'::regclass AND what = 'merge'") > 0, 1, 'filled was merged');
 
 # ---- options changed, off and on again ----
-q1("ALTER FOREIGN TABLE off OPTIONS (SET auto_merge 'on')");
 q1("INSERT INTO off VALUES ('more'); INSERT INTO off_heap VALUES ('more')");
-wait_for(merged('off'), 'auto_merge turned on', 15);
+sleep 2;
+q1("ALTER FOREIGN TABLE off OPTIONS (SET auto_merge 'on')");
+wait_for(merged('off'), 'auto_merge turned on, though nobody writes', 15);
+# So do settings.
+create_pair($node, 'by_setting', '');
+q1('ALTER SYSTEM SET strata.auto_merge = off; ALTER SYSTEM SET strata.merge_interval = \'1s\'; SELECT pg_reload_conf()');
+sleep 1;
+q1(send_rows('by_setting', 1, 100, 1));
+sleep 3;
+is(passes('by_setting'), 0, 'strata.auto_merge off: nothing is merged');
+q1('ALTER SYSTEM RESET strata.auto_merge; SELECT pg_reload_conf()');
+wait_for(merged('by_setting'), 'on again: it is, though nobody writes', 15);
+q1('ALTER SYSTEM RESET strata.merge_interval; SELECT pg_reload_conf()');
 same_rows($node, 'off', 'off: rows');
 
 # ---- a restart finds what is pending (L27 to L29); so does a crash ----
