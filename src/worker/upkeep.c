@@ -183,12 +183,8 @@ correct_unswept(StrataStore *store, Relation storage, const StrataManifest *mani
 
 	if (shared == NULL)
 		return;
-	shared->unswept_bytes = Min(shared->unswept_bytes, most);
-	if (shared->unswept_bytes < STRATA_SWEEP_IDLE_BYTES)
-	{
-		shared->unswept_bytes = 0;
-		shared->vain_sweeps = 0;
-	}
+	/* Not 0: a sweep to cut off a free end may still be due. */
+	shared->unswept_bytes = Min(shared->unswept_bytes, Max(most, 1));
 	strata_store_unlock();
 }
 
