@@ -65,6 +65,8 @@ StrataLogIsEmpty strata_log_is_empty_hook = NULL;
 	"Create a new table, copy the rows with INSERT INTO ... SELECT, drop this one and rename the new one."
 
 /* A store being compared with its table. */
+StrataTableAltered strata_table_altered_hook = NULL;
+
 typedef struct Follow
 {
 	Relation	rel;			/* foreign table */
@@ -514,6 +516,8 @@ strata_store_follow(Oid ftrelid, bool renamed)
 			recreate(&follow, "number of shards");
 		else if (!strata_columns_match(&follow.row, follow.desc))
 			follow_columns(&follow);
+		if (strata_table_altered_hook != NULL)
+			strata_table_altered_hook();
 	}
 
 	if (follow.storage != NULL)

@@ -36,6 +36,13 @@ typedef bool (*StrataLogIsEmpty)(Relation storage, int nshards,
 								  const StrataManifest *manifest);
 extern StrataLogIsEmpty strata_log_is_empty_hook;
 
+/*
+ * A table was altered, perhaps its options: what there is to do for it may
+ * change with the commit.  Filled in by the worker layer.
+ */
+typedef void (*StrataTableAltered)(void);
+extern StrataTableAltered strata_table_altered_hook;
+
 /* Something that all rows of a table have to satisfy. */
 typedef enum StrataCheckKind
 {

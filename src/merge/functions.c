@@ -37,6 +37,8 @@
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
+StrataPassByHand strata_pass_by_hand_hook = NULL;
+
 PG_FUNCTION_INFO_V1(strata_merge);
 PG_FUNCTION_INFO_V1(strata_drain);
 PG_FUNCTION_INFO_V1(strata_seal);
@@ -116,6 +118,8 @@ strata_merge(PG_FUNCTION_ARGS)
 
 	strata_check_table_argument(relid, true, NoLock);
 	(void) strata_merge_pass(relid, &request, &record, NULL);
+	if (record.generations_merged > 0 && strata_pass_by_hand_hook != NULL)
+		strata_pass_by_hand_hook(relid);
 
 	values[MERGE_GENERATIONS_MERGED] = Int64GetDatum(record.generations_merged);
 	values[MERGE_GENERATIONS_LEFT] = Int64GetDatum(record.generations_left);
@@ -277,6 +281,8 @@ strata_drain(PG_FUNCTION_ARGS)
 
 		strata_check_table_argument(relid, true, NoLock);
 		(void) strata_merge_pass(relid, &request, &record, &blocked_by);
+		if (record.generations_merged > 0 && strata_pass_by_hand_hook != NULL)
+			strata_pass_by_hand_hook(relid);
 		SPI_commit();
 
 		if (record.generations_merged > 0)
@@ -353,6 +359,8 @@ strata_compact(PG_FUNCTION_ARGS)
 
 	strata_check_table_argument(relid, true, NoLock);
 	(void) strata_compact_pass(relid, &request, &result);
+	if (result.row_groups_read > 0 && strata_pass_by_hand_hook != NULL)
+		strata_pass_by_hand_hook(relid);
 
 	values[0] = Int64GetDatum(result.row_groups_read);
 	values[1] = Int64GetDatum(result.row_groups_left);

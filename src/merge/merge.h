@@ -132,6 +132,13 @@ typedef struct StrataPassRequest
 extern bool strata_merge_pass(Oid ftrelid, const StrataPassRequest *request,
 							  StrataPassRecord *out, FullTransactionId *blocked_by);
 
+/*
+ * Somebody called a pass of the table that did something: what made workers put
+ * it off may be over with the commit.  Set by the worker layer.
+ */
+typedef void (*StrataPassByHand)(Oid ftrelid);
+extern StrataPassByHand strata_pass_by_hand_hook;
+
 /* Raise 55P03 when a session waits for AccessExclusiveLock on the storage. */
 extern void strata_pass_give_way(StrataStore *store);
 

@@ -498,7 +498,11 @@ strata_repair(PG_FUNCTION_ARGS)
 	if (dry_run)
 		repair_look(&repair, relid);
 	else
+	{
 		repair_change(&repair, relid);
+		if (strata_pass_by_hand_hook != NULL)
+			strata_pass_by_hand_hook(relid);
+	}
 	MemoryContextSwitchTo(old_mcxt);
 	return (Datum) 0;
 }

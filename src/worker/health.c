@@ -76,6 +76,24 @@ report_pinned(ReturnSetInfo *rsinfo, Oid store, int64 bytes)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 }
 
+/* What to do about the failures of a store goes by what the last one was. */
+static const char *
+failure_advice(const StrataSharedStore *known)
+{
+	const char *advice;
+
+	if (strncmp(known->sqlstate, "53", 2) == 0)
+		advice = "Nothing is damaged: make room (disk space, memory).";
+	else if (strncmp(known->sqlstate, "XX", 2) == 0 || strncmp(known->sqlstate, "58", 2) == 0)
+		advice = "See the server log; strata.verify() names what is damaged, strata.repair() tells what it costs to go on without.";
+	else if (strcmp(known->sqlstate, "57P02") == 0)
+		advice = "See the server log; with the option auto_merge set to off, workers leave the table alone.";
+	else
+		advice = "See the server log for what raised it.";
+	return psprintf("%s Next try at %s, or when strata.merge() of it has succeeded.", advice,
+					timestamptz_to_str(known->next_try));
+}
+
 static void
 check_server(ReturnSetInfo *rsinfo)
 {
@@ -121,8 +139,7 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 			   psprintf("the last %d tries to merge failed%s%s", known.failures,
 						pg_class_ownercheck(store->ftrelid, GetUserId()) ? ": " : "",
 						pg_class_ownercheck(store->ftrelid, GetUserId()) ? known.error : ""),
-			   psprintf("Next try at %s. See the server log; strata.verify() names what is damaged, strata.repair() tells what it costs to go on without.",
-						timestamptz_to_str(known.next_try)));
+			   failure_advice(&known));
 	if (FullTransactionIdIsValid(known.blocked_by))
 		report(rsinfo, "warning", store->ftrelid,
 			   psprintf("transaction " UINT64_FORMAT " keeps generations from being merged",
@@ -146,8 +163,15 @@ check_store(ReturnSetInfo *rsinfo, StrataStore *store, Relation storage)
 			   options->auto_merge ? "They are being merged, pass by pass." :
 			   "The table's option auto_merge is off: call strata.drain().");
 
-	if (known.vain_sweeps > 0)
-		report_pinned(rsinfo, store->ftrelid, known.unswept_bytes);
+	if (known.vain_sweeps > 0 && known.unswept_bytes > 0)
+	{
+		int64		bytes = Min(known.unswept_bytes,
+								strata_upkeep_unreferenced(store, storage, manifest));
+
+		/* Somebody else may have given it back, or truncated the table. */
+		if (bytes >= STRATA_SWEEP_IDLE_BYTES)
+			report_pinned(rsinfo, store->ftrelid, bytes);
+	}
 
 	if (store->key.natts > 0 && manifest->ngroups > 0 &&
 		!OidIsValid(strata_keyindex_find(storage, &present)))

@@ -38,6 +38,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
@@ -59,6 +60,9 @@
 /* A worker that has not started after this long never will. */
 #define LAUNCHER_START_SEC		60
 
+/* A shortage of worker slots is over when there was none for so long. */
+#define LAUNCHER_SHORTAGE_SEC	600
+
 /* The launcher itself ended with an error. */
 #define LAUNCHER_RESTART_SEC	5
 
@@ -72,7 +76,7 @@ typedef struct DatabaseRow
 } DatabaseRow;
 
 static BackgroundWorkerHandle *handles[STRATA_MAX_WORKERS];
-static bool shortage_logged = false;
+static TimestampTz shortage_at = 0; /* 0: there is none */
 static TimestampTz first_visit = 0; /* of databases found */
 static bool list_full_logged = false;
 
@@ -226,6 +230,13 @@ count_workers(Oid database, int *total)
 	return count;
 }
 
+static void
+end_shortage(void)
+{
+	shortage_at = 0;
+	pg_atomic_write_u32(&strata_shared->shortage, 0);
+}
+
 static bool
 start_worker(Oid database, TimestampTz now)
 {
@@ -256,8 +267,9 @@ start_worker(Oid database, TimestampTz now)
 	worker.bgw_notify_pid = MyProcPid;
 	if (RegisterDynamicBackgroundWorker(&worker, &handles[slot]))
 	{
-		pg_atomic_write_u32(&strata_shared->shortage, 0);
-		shortage_logged = false;
+		/* Where there are a few slots, every other start fails. */
+		if (shortage_at != 0 && now - shortage_at > LAUNCHER_SHORTAGE_SEC * USECS_PER_SEC)
+			end_shortage();
 		return true;
 	}
 
@@ -266,12 +278,24 @@ start_worker(Oid database, TimestampTz now)
 	strata_shared->workers[slot].database = InvalidOid;
 	LWLockRelease(strata_shared->lock);
 	pg_atomic_write_u32(&strata_shared->shortage, 1);
-	if (!shortage_logged)
+	if (shortage_at == 0)
 		ereport(LOG,
 				(errmsg("no background worker slot is free for a strata worker"),
 				 errhint("Increase max_worker_processes, or set strata.max_workers lower.")));
-	shortage_logged = true;
+	shortage_at = now;
 	return false;
+}
+
+/* Would the lock be given now?  It is let go at once. */
+static bool
+lock_is_free(const LOCKTAG *tag, LOCKMODE mode)
+{
+	LockAcquireResult result = LockAcquire(tag, mode, true, true);
+
+	if (result == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	(void) LockRelease(tag, mode, true);
+	return true;
 }
 
 /*
@@ -282,6 +306,8 @@ start_worker(Oid database, TimestampTz now)
 static long
 start_workers(TimestampTz now)
 {
+	bool		refreshed = false;
+
 	for (;;)
 	{
 		StrataSharedDatabase *next = NULL;
@@ -289,6 +315,7 @@ start_workers(TimestampTz now)
 		TimestampTz earliest = STRATA_NEVER;
 		int			fewest = STRATA_MAX_WORKERS;
 		int			total = 0;
+		LOCKTAG		tag;
 
 		for (int i = 0; i < STRATA_MAX_DATABASES; i++)
 		{
@@ -328,6 +355,21 @@ start_workers(TimestampTz now)
 			return LAUNCHER_POLL_MSEC;
 		}
 
+		/* Being dropped, renamed or copied: a worker would wait, and may find it gone. */
+		strata_database_locktag(&tag, pg_atomic_read_u32(&next->oid));
+		if (!lock_is_free(&tag, RowExclusiveLock))
+		{
+			pg_atomic_write_u64(&next->next_visit,
+								(uint64) (now + LAUNCHER_POLL_MSEC * INT64CONST(1000)));
+			continue;
+		}
+		if (!refreshed)
+		{
+			refresh_databases();
+			refreshed = true;
+			continue;
+		}
+
 		/* The worker, or a writer, says when the next is due. */
 		pg_atomic_write_u64(&next->next_visit,
 							(uint64) (now + SECS_PER_HOUR * USECS_PER_SEC));
@@ -337,18 +379,6 @@ start_workers(TimestampTz now)
 			return 5000L;
 		}
 	}
-}
-
-/* Would the lock be given now?  It is let go at once. */
-static bool
-lock_is_free(const LOCKTAG *tag, LOCKMODE mode)
-{
-	LockAcquireResult result = LockAcquire(tag, mode, true, true);
-
-	if (result == LOCKACQUIRE_NOT_AVAIL)
-		return false;
-	(void) LockRelease(tag, mode, true);
-	return true;
 }
 
 /* Interrupt workers that somebody waits for.  Returns whether any runs. */
@@ -398,6 +428,44 @@ give_way(void)
 	return any;
 }
 
+/* The settings that say what is due, as one string. */
+static char *
+trigger_settings(void)
+{
+	static const char *const names[] = {"strata.auto_merge", "strata.merge_interval",
+										"strata.merge_after_generations"};
+	StringInfoData settings;
+
+	initStringInfo(&settings);
+	for (int i = 0; i < (int) lengthof(names); i++)
+		appendStringInfo(&settings, "%s ", GetConfigOption(names[i], false, false));
+	return settings.data;
+}
+
+/* SIGHUP */
+static void
+reload(TimestampTz now)
+{
+	int			max_workers = strata_max_workers;
+	char	   *before = trigger_settings();
+	char	   *after;
+
+	ProcessConfigFile(PGC_SIGHUP);
+	if (strata_max_workers != max_workers)
+		end_shortage();
+	after = trigger_settings();
+	for (int i = 0; strcmp(before, after) != 0 && i < STRATA_MAX_DATABASES; i++)
+	{
+		StrataSharedDatabase *database = &strata_shared->databases[i];
+
+		if (OidIsValid(pg_atomic_read_u32(&database->oid)) &&
+			pg_atomic_read_u32(&database->refused) == 0)
+			strata_shared_visit(database, now);
+	}
+	pfree(before);
+	pfree(after);
+}
+
 static void
 launcher_exit(int code, Datum arg)
 {
@@ -445,7 +513,7 @@ strata_launcher_main(Datum arg)
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
+			reload(GetCurrentTimestamp());
 		}
 
 		now = GetCurrentTimestamp();

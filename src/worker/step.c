@@ -25,6 +25,7 @@
 
 #include "access/table.h"
 #include "access/xact.h"
+#include "commands/dbcommands.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -110,14 +111,18 @@ store_exists(Oid ftrelid)
 		OidIsValid(strata_store_storage(ftrelid));
 }
 
+/* For the log, in which workers of all databases write: with the database. */
 char *
 strata_worker_store_name(Oid ftrelid, MemoryContext mcxt)
 {
+	char	   *name;
+
 	if (!store_exists(ftrelid))
 		return NULL;
-	return MemoryContextStrdup(mcxt,
-							   quote_qualified_identifier(get_namespace_name(get_rel_namespace(ftrelid)),
-														  get_rel_name(ftrelid)));
+	name = psprintf("%s.%s", quote_identifier(get_database_name(MyDatabaseId)),
+					quote_qualified_identifier(get_namespace_name(get_rel_namespace(ftrelid)),
+											   get_rel_name(ftrelid)));
+	return MemoryContextStrdup(mcxt, name);
 }
 
 void

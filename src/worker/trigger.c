@@ -11,6 +11,12 @@
  * Not preloaded, there is nobody to tell: the commit that reaches the count
  * trigger starts one worker for the database itself, unless one is there.
  *
+ * A table that workers have put off because passes of it failed is tried again
+ * at once when somebody has made a pass of it, or repaired it: that it went
+ * well mostly means that the cause is gone.
+ *
+ * ALTER of a table has its database visited: its options say what is due.
+ *
  * No user statement merges anything.  What may fail is done before the commit
  * record is written; what is left for after it throws nothing.
  *
@@ -22,6 +28,8 @@
 #include "worker/worker.h"
 
 #include "log/append.h"
+#include "merge/merge.h"
+#include "manifest/lifecycle.h"
 #include "storage/locks.h"
 
 #include "access/parallel.h"
@@ -36,6 +44,9 @@
 
 /* Stores of which this transaction sealed a generation; in its context. */
 static List *sealed_stores = NIL;
+
+/* Those of which it made a pass; the same. */
+static List *passed_stores = NIL;
 
 /* What the commit is to do. */
 static bool wake_launcher = false;
@@ -139,6 +150,51 @@ before_commit(void)
 	}
 }
 
+/* StrataPassByHand */
+static void
+passed_by_hand(Oid ftrelid)
+{
+	MemoryContext old;
+
+	if (strata_shared == NULL)
+		return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	passed_stores = list_append_unique_oid(passed_stores, ftrelid);
+	MemoryContextSwitchTo(old);
+}
+
+/* StrataTableAltered */
+static void
+altered(void)
+{
+	if (strata_shared != NULL)
+		wake_launcher = true;
+}
+
+/* After the commit: workers need not wait any longer.  Returns whether any did. */
+static bool
+end_waits(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	ListCell   *lc;
+	bool		any = false;
+
+	foreach (lc, passed_stores)
+	{
+		StrataSharedStore *shared = strata_store_lock(lfirst_oid(lc), false);
+
+		if (shared == NULL)
+			continue;
+		if (shared->next_try > now)
+		{
+			shared->next_try = now;
+			any = true;
+		}
+		strata_store_unlock();
+	}
+	return any;
+}
+
 static void
 trigger_xact_callback(XactEvent event, void *arg)
 {
@@ -150,6 +206,8 @@ trigger_xact_callback(XactEvent event, void *arg)
 			return;
 
 		case XACT_EVENT_COMMIT:
+			if (end_waits())
+				wake_launcher = true;
 			if (wake_launcher)
 			{
 				StrataSharedDatabase *database = find_my_database();
@@ -172,6 +230,7 @@ trigger_xact_callback(XactEvent event, void *arg)
 			return;
 	}
 	sealed_stores = NIL;
+	passed_stores = NIL;
 	wake_launcher = false;
 	start_worker = false;
 }
@@ -180,5 +239,7 @@ void
 strata_trigger_init(void)
 {
 	strata_log_appended_hook = appended;
+	strata_pass_by_hand_hook = passed_by_hand;
+	strata_table_altered_hook = altered;
 	RegisterXactCallback(trigger_xact_callback, NULL);
 }

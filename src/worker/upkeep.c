@@ -52,7 +52,6 @@
  * the statements that ran during the pass are likely to have ended.
  */
 #define SWEEP_MIN_BYTES			(4 * 1024 * 1024)
-#define SWEEP_IDLE_BYTES		(256 * 1024)
 #define SWEEP_FRACTION			8
 #define SWEEP_SOON_MSEC			250
 #define SWEEP_PAUSE_SEC			10
@@ -102,7 +101,7 @@ strata_upkeep_at(const StrataSharedStore *shared)
 		return 0;
 	if (shared->settle_at != 0)
 		at = shared->settle_at;
-	if (shared->unswept_bytes >= SWEEP_IDLE_BYTES)
+	if (shared->unswept_bytes >= STRATA_SWEEP_IDLE_BYTES)
 		at = Min(at, shared->next_sweep);
 	return at;
 }
@@ -147,6 +146,46 @@ static void
 step_sweep(StrataDebt *debt)
 {
 	pass_ran = strata_sweep(debt->store, sweep_with_index, true, &sweep_result);
+}
+
+int64
+strata_upkeep_unreferenced(StrataStore *store, Relation storage, const StrataManifest *manifest)
+{
+	int64		left = RelationGetNumberOfBlocks(storage);
+	StrataDictionaryRef *dictionaries;
+	int			n;
+
+	left -= strata_spare_bytes(storage) / BLCKSZ + STRATA_FIRST_EXTENT_BLOCK(store->nshards);
+	for (int i = 0; i < manifest->ngroups; i++)
+		left -= manifest->groups[i].ref.extent.nblocks;
+	dictionaries = strata_manifest_dictionaries(store->ftrelid, manifest->incarnation, &n);
+	for (int i = 0; i < n; i++)
+		left -= dictionaries[i].extent.nblocks;
+	for (int shard = 0; shard < store->nshards; shard++)
+	{
+		StrataShardData data;
+
+		if (strata_shard_read(storage, shard, &data))
+			left -= (int64) data.tail_extent.nblocks + data.next_extent.nblocks;
+	}
+	return Max(left, 0) * BLCKSZ;
+}
+
+/*
+ * What is thought to await a sweep can be no more than that: TRUNCATE and sweeps
+ * by users do not tell.
+ */
+static void
+correct_unswept(StrataStore *store, Relation storage, const StrataManifest *manifest)
+{
+	int64		most = strata_upkeep_unreferenced(store, storage, manifest);
+	StrataSharedStore *shared = strata_store_lock(store->ftrelid, false);
+
+	if (shared == NULL)
+		return;
+	/* Not 0: a sweep to cut off a free end may still be due. */
+	shared->unswept_bytes = Min(shared->unswept_bytes, Max(most, 1));
+	strata_store_unlock();
 }
 
 static int64 store_rows;
@@ -210,6 +249,8 @@ step_size(StrataDebt *debt)
 	if (store->options->merge_interval > 0)
 		store_quiet_sec = Max(Min(store_quiet_sec, store->options->merge_interval),
 							  SETTLE_QUIET_MIN_SEC);
+	if (strata_store_look(debt->store, &known) && known.unswept_bytes >= STRATA_SWEEP_IDLE_BYTES)
+		correct_unswept(store, storage, manifest);
 	if (strata_store_look(debt->store, &known))
 	{
 		store_unswept = known.unswept_bytes;
@@ -252,30 +293,6 @@ step_analyze(StrataDebt *debt)
 
 static bool survey_pays;
 
-/* Blocks that nothing of a store refers to, when nothing is pending. */
-static int64
-unreferenced_blocks(StrataStore *store, Relation storage, const StrataManifest *manifest)
-{
-	int64		left = RelationGetNumberOfBlocks(storage);
-	StrataDictionaryRef *dictionaries;
-	int			n;
-
-	left -= strata_spare_bytes(storage) / BLCKSZ + STRATA_FIRST_EXTENT_BLOCK(store->nshards);
-	for (int i = 0; i < manifest->ngroups; i++)
-		left -= manifest->groups[i].ref.extent.nblocks;
-	dictionaries = strata_manifest_dictionaries(store->ftrelid, manifest->incarnation, &n);
-	for (int i = 0; i < n; i++)
-		left -= dictionaries[i].extent.nblocks;
-	for (int shard = 0; shard < store->nshards; shard++)
-	{
-		StrataShardData data;
-
-		if (strata_shard_read(storage, shard, &data))
-			left -= (int64) data.tail_extent.nblocks + data.next_extent.nblocks;
-	}
-	return left;
-}
-
 /* StrataWorkerStep: is there something to gain? */
 static void
 step_survey(StrataDebt *debt)
@@ -300,7 +317,7 @@ step_survey(StrataDebt *debt)
 		survey_pays = manifest->merged &&
 			(strata_upkeep_compact(manifest, &need) ||
 			 strata_shorten_plan(store, storage, manifest, NULL) != NULL ||
-			 unreferenced_blocks(store, storage, manifest) >= SWEEP_IDLE_BYTES / BLCKSZ);
+			 strata_upkeep_unreferenced(store, storage, manifest) >= STRATA_SWEEP_IDLE_BYTES);
 		strata_manifest_release(manifest);
 		PopActiveSnapshot();
 	}
@@ -427,13 +444,16 @@ sweep_store(StrataDebt *debt, const char *name)
 		else
 			shared->vain_sweeps++;
 		shared->unswept_bytes -= freed;
-		if (shared->unswept_bytes < SWEEP_IDLE_BYTES)
+		if (shared->unswept_bytes < STRATA_SWEEP_IDLE_BYTES)
+		{
 			shared->unswept_bytes = 0;
+			shared->vain_sweeps = 0;
+		}
 		shared->next_sweep = ended +
 			Max(shared->vain_sweeps == 0 ? SWEEP_SOON_MSEC * INT64CONST(1000) :
 				strata_worker_backoff(shared->vain_sweeps, 1, SWEEP_PAUSE_MAX_SEC),
 				(ended - started) * SWEEP_PAUSE_FACTOR);
-		if (shared->unswept_bytes >= SWEEP_IDLE_BYTES)
+		if (shared->unswept_bytes >= STRATA_SWEEP_IDLE_BYTES)
 			strata_worker_note_due(shared->next_sweep);
 		if (sweep_with_index)
 			shared->dead_tids = 0;
@@ -461,7 +481,7 @@ sweep_pays(const StrataSharedStore *known, const StrataDebt *debt, bool idle)
 	int64		bytes = known->unswept_bytes - (store_passed ? 0 : debt->fresh_bytes);
 
 	return known->next_sweep <= GetCurrentTimestamp() &&
-		bytes >= (idle ? SWEEP_IDLE_BYTES : sweep_minimum());
+		bytes >= (idle ? STRATA_SWEEP_IDLE_BYTES : sweep_minimum());
 }
 
 bool
@@ -551,7 +571,7 @@ strata_keep_up(StrataDebt *debt, const char *name, bool idle, bool *more)
 			return false;
 		gained |= pass_ran && !moved && sweep_result.blocks_freed > 0;
 	}
-	else if (known.unswept_bytes >= SWEEP_IDLE_BYTES)
+	else if (known.unswept_bytes >= STRATA_SWEEP_IDLE_BYTES)
 		strata_worker_note_due(Max(known.next_sweep,
 								   GetCurrentTimestamp() +
 									   (known.unswept_bytes >= sweep_minimum() ?

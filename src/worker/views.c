@@ -64,6 +64,14 @@ set_time(Datum *values, bool *isnull, int column, TimestampTz at)
 }
 
 static void
+set_name(Datum *values, bool *isnull, int column, const char *text)
+{
+	isnull[column] = text == NULL;
+	if (text != NULL)
+		values[column] = DirectFunctionCall1(namein, CStringGetDatum(text));
+}
+
+static void
 set_text(Datum *values, bool *isnull, int column, const char *text)
 {
 	isnull[column] = text == NULL;
@@ -104,7 +112,7 @@ strata_workers_info(PG_FUNCTION_ARGS)
 			continue;
 
 		values[0] = Int32GetDatum(pid);
-		set_text(values, isnull, 1, get_database_name(database));
+		set_name(values, isnull, 1, get_database_name(database));
 		set_text(values, isnull, 2, task_names[task]);
 		isnull[3] = !OidIsValid(store) || database != MyDatabaseId || !strata_may_watch(store);
 		values[3] = ObjectIdGetDatum(store);

@@ -45,6 +45,7 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -52,6 +53,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "tcop/tcopprot.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -375,7 +377,8 @@ list_stores(bool *missing)
 
 			if (n > 0)
 				ereport(LOG,
-						(errmsg("strata: dropped %d stores whose foreign table was dropped while event triggers were off", n)));
+						(errmsg("strata: dropped %d stores of database %s whose foreign table was dropped while event triggers were off",
+								n, quote_identifier(get_database_name(MyDatabaseId)))));
 		}
 		old = MemoryContextSwitchTo(worker.mcxt);
 		stores = list_copy(stores);

@@ -173,6 +173,16 @@ extern const char *strata_task_name(StrataTask task);
  */
 extern TimestampTz strata_upkeep_at(const StrataSharedStore *shared);
 
+/* So much out of use is worth a sweep of a table of which nothing is pending. */
+#define STRATA_SWEEP_IDLE_BYTES	(256 * 1024)
+
+/*
+ * Bytes of the file that nothing of the manifest, no dictionary, no open extent
+ * and no free run has: what sweeps may give back, and what is pending.
+ */
+extern int64 strata_upkeep_unreferenced(StrataStore *store, Relation storage,
+										const StrataManifest *manifest);
+
 /*
  * Have a store of which nothing is pending settled, if that pays and no merge
  * has told so since the server started.  False: the look failed, or did not get

@@ -75,7 +75,7 @@ unlike(slurp_file($node->logfile, $log), qr/LOG:\s+strata:|ERROR|FATAL/, 'idle: 
 is(q1("SELECT count(*) FROM strata.health() WHERE severity = 'error'"), 0, 'health: no error');
 
 # ---- what is said ----
-my @lines = grep { /LOG:\s+strata: merged .* of public\.by_time/ } split /\n/, slurp_file($node->logfile);
+my @lines = grep { /LOG:\s+strata: merged .* of postgres\.public\.by_time/ } split /\n/, slurp_file($node->logfile);
 is(scalar @lines, passes('by_time'), 'one log line a pass');
 is(q1("SELECT passes = " . passes('by_time') . " AND generations >= passes AND rows_merged > 0 AND bytes_merged > 0 FROM strata.stat WHERE store = 'by_time'::regclass"),
 	't', 'strata.stat counts');
@@ -85,9 +85,20 @@ is(stores('by_time', 'last_merge IS NOT NULL AND failures = 0 AND last_error IS 
 is(q1("SELECT count(*) FROM strata.merges WHERE store = 'filled'::regclass AND what = 'merge'") > 0, 1, 'filled was merged');
 
 # ---- options changed, off and on again ----
-q1("ALTER FOREIGN TABLE off OPTIONS (SET auto_merge 'on')");
 q1("INSERT INTO off VALUES ('more'); INSERT INTO off_heap VALUES ('more')");
-wait_for(merged('off'), 'auto_merge turned on', 15);
+sleep 2;
+q1("ALTER FOREIGN TABLE off OPTIONS (SET auto_merge 'on')");
+wait_for(merged('off'), 'auto_merge turned on, though nobody writes', 15);
+# So do settings.
+create_pair($node, 'by_setting', '');
+q1('ALTER SYSTEM SET strata.auto_merge = off; ALTER SYSTEM SET strata.merge_interval = \'1s\'; SELECT pg_reload_conf()');
+sleep 1;
+q1(send_rows('by_setting', 1, 100, 1));
+sleep 3;
+is(passes('by_setting'), 0, 'strata.auto_merge off: nothing is merged');
+q1('ALTER SYSTEM RESET strata.auto_merge; SELECT pg_reload_conf()');
+wait_for(merged('by_setting'), 'on again: it is, though nobody writes', 15);
+q1('ALTER SYSTEM RESET strata.merge_interval; SELECT pg_reload_conf()');
 same_rows($node, 'off', 'off: rows');
 
 # ---- a restart finds what is pending (L27 to L29); so does a crash ----
@@ -124,8 +135,8 @@ for my $point ('worker-step', 'pass-begin', 'pass-group-written', 'pass-before-m
 	my $pid = q1('SELECT min(pid) FROM strata.workers');
 	if ($point eq 'pass-group-written')
 	{
-		is(q1("SELECT task || ' ' || store::text || ' ' || phase || ' ' || planned FROM strata.workers WHERE pid = $pid"),
-			'merge by_time write 1', 'strata.workers shows what it does');
+		is(q1("SELECT database || ' ' || task || ' ' || store::text || ' ' || phase || ' ' || planned FROM strata.workers WHERE pid = $pid"),
+			'postgres merge by_time write 1', 'strata.workers shows what it does');
 	}
 	same_rows($node, 'by_time', "$point: rows meanwhile");
 	# No view waits for maintenance (L48).

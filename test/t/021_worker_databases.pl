@@ -117,7 +117,30 @@ sleep 8;
 my @said = grep { /no background worker slot is free for a strata worker/ } split /\n/, slurp_file($node->logfile);
 is(scalar @said, 1, 'shortage of worker slots is logged once');
 like(slurp_file($node->logfile), qr/HINT:\s+Increase max_worker_processes/, 'with a hint');
-is($node->safe_psql('renamed', "SELECT count(*) FROM strata.health() WHERE what LIKE 'no background worker slot%'"), 1, 'and in strata.health()');
+my $short = "SELECT count(*) FROM strata.health() WHERE what LIKE 'no background worker slot%'";
+is($node->safe_psql('renamed', $short), 1, 'and in strata.health()');
+
+# ---- nor with one slot for several databases, where every other start fails ----
+$node->append_conf('postgresql.conf', 'max_worker_processes = 3');
+$log = -s $node->logfile;
+$node->restart;
+for my $round (1 .. 2)
+{
+	my $merged = "SELECT pending_generations = 0 FROM strata.stores";
+	pause_arm($node, 'pass-group-written', 'hang');
+	$node->safe_psql('renamed', "INSERT INTO t SELECT g, 'z' FROM generate_series(1, 5000) g");
+	pause_wait($node, 'pass-group-written');
+	$node->safe_psql('restored', "INSERT INTO t SELECT g, 'z' FROM generate_series(1, 5000) g");
+	ok($node->poll_query_until('restored', $short, '1'), "one slot, round $round: strata.health() says so");
+	pause_clear($node, 'pass-group-written');
+	ok($node->poll_query_until($_, $merged), "round $round: $_ is merged") for 'renamed', 'restored';
+	is($node->safe_psql('restored', $short), 1, "round $round: one start that succeeds does not end the shortage");
+}
+@said = grep { /no background worker slot is free for a strata worker/ } split /\n/, slurp_file($node->logfile, $log);
+is(scalar @said, 1, 'that is logged once, too');
+$node->append_conf('postgresql.conf', 'strata.max_workers = 1');
+$node->reload;
+ok($node->poll_query_until('restored', $short, '0'), 'a change of strata.max_workers ends it');
 
 # ---- not preloaded: a commit that reaches the count trigger starts one worker ----
 $node->append_conf('postgresql.conf', "max_worker_processes = 8\nshared_preload_libraries = ''");
@@ -141,6 +164,9 @@ $node->safe_psql('backlog', "DO \$\$BEGIN FOR i IN 1 .. 31 LOOP INSERT INTO t SE
 ok($node->poll_query_until('backlog', 'SELECT pending_generations < 31 FROM strata.stores'), 'a worker is at it');
 timed('postgres', 'DROP DATABASE backlog', 'DROP DATABASE with a worker between two passes');
 pause_clear($node, 'pass-begin');
+
+# ---- no worker was started for a database that had gone ----
+unlike(slurp_file($node->logfile), qr/FATAL:\s+database \d+ does not exist/, 'no worker for a dropped database');
 
 $node->stop;
 done_testing();

@@ -54,8 +54,8 @@ q1("INSERT INTO good VALUES ('wake'); INSERT INTO good_heap VALUES ('wake')");
 wait_for("SELECT failures > 0 FROM strata.stores WHERE store = 'bad'::regclass", 'the failure is seen');
 like(state('bad', 'last_error'), qr/invalid page in block $block|could not read/, 'the error names the block');
 is(state('bad', "last_sqlstate = 'XX001' AND last_error_at IS NOT NULL AND next_try > last_error_at AND wanted_by = 'count'"), 't', 'with time, SQLSTATE and next try');
-is(q1("SELECT count(*) FROM strata.health() WHERE store = 'bad'::regclass AND severity = 'error' AND what LIKE 'the last % tries to merge failed%'"), 1, 'strata.health() reports it');
-like(slurp_file($node->logfile), qr/LOG:\s+strata: merge of public\.bad failed \(1 in a row\), next try in 5 s/, 'and the log');
+is(q1("SELECT count(*) FROM strata.health() WHERE store = 'bad'::regclass AND severity = 'error' AND what LIKE 'the last % tries to merge failed%' AND advice LIKE '%strata.repair()%'"), 1, 'strata.health() reports it');
+like(slurp_file($node->logfile), qr/LOG:\s+strata: merge of postgres\.public\.bad failed \(1 in a row\), next try in 5 s/, 'and the log');
 # Others go on, again and again; the pause doubles.
 for my $v (1 .. 3)
 {
@@ -64,7 +64,7 @@ for my $v (1 .. 3)
 	same_rows($node, 'good', "good: rows ($v)");
 }
 wait_for("SELECT failures >= 2 AND next_try - last_error_at >= '9 s' FROM strata.stores WHERE store = 'bad'::regclass", 'the pause doubles', 40);
-my @tries = (slurp_file($node->logfile) =~ /merge of public\.bad failed/g);
+my @tries = (slurp_file($node->logfile) =~ /merge of postgres\.public\.bad failed/g);
 cmp_ok(scalar @tries, '<=', 4, 'no storm in the log');
 q1("CREATE ROLE reader; GRANT SELECT ON bad TO reader");
 is(q1("SET ROLE reader; SELECT count(*) FROM strata.stores WHERE store = 'bad'::regclass AND failures > 0 AND last_error IS NULL"), 1, 'others see that it fails, not the message');
@@ -103,6 +103,20 @@ $writer->query_safe('COMMIT');
 $writer->quit;
 wait_for("SELECT pending_generations = 0 FROM strata.stores WHERE store = 'blocked'::regclass", 'merged when it has ended', 70);
 same_rows($node, 'blocked', 'blocked: rows at the end');
+
+# ---- put off, until somebody does what workers could not ----
+create_pair($node, 'put_off', "merge_interval '1s'");
+for my $failures (1 .. 3)
+{
+	pause_arm($node, 'pass-begin', 'error');
+	q1(send_rows('put_off', 1, 100, 1)) if $failures == 1;
+	wait_for("SELECT failures = $failures FROM strata.stores WHERE store = 'put_off'::regclass", "put off after failure $failures", 40);
+}
+my $next_try = state('put_off', 'next_try');
+drain($node, 'put_off');
+wait_for("SELECT failures = 0 AND next_try IS NULL FROM strata.stores WHERE store = 'put_off'::regclass", 'drained by hand: the failure is history');
+is(q1("SELECT now() < '$next_try'"), 't', 'and not only at the time of the next try');
+same_rows($node, 'put_off', 'put off: rows');
 
 # ---- orphans ----
 q1("CREATE FOREIGN TABLE orphan (id int) SERVER strata OPTIONS (key 'id', merge_interval '1s'); INSERT INTO orphan VALUES (1)");

@@ -124,13 +124,13 @@ $holder->query_safe('SELECT count(*) FROM waits');
 put_and_merge(1, 20000, $_ * 20000 + 1) for 0 .. 5;
 my $offset = -s $node->logfile;
 put_and_merge(2, 13000, 1, 20001);    # a sixth of what is stored
-ok($node->wait_for_log(qr/strata: compaction of public\.waits waits for a sweep/, $offset), 'a compaction waits');
+ok($node->wait_for_log(qr/strata: compaction of postgres\.public\.waits waits for a sweep/, $offset), 'a compaction waits');
 is(q1("SELECT compactions $stat"), 0, 'and none is made');
 
 # But not if there is twice as much to gain.
 $offset = -s $node->logfile;
 put_and_merge(2, 13000, 40001, 60001);
-ok($node->wait_for_log(qr/merged \d+ generations of public\.waits(?:(?!waits for a sweep).)*compacted \d+ row groups of public\.waits/s, $offset),
+ok($node->wait_for_log(qr/merged \d+ generations of postgres\.public\.waits(?:(?!waits for a sweep).)*compacted \d+ row groups of postgres\.public\.waits/s, $offset),
 	'one that cannot wait is made');
 is($holder->query_safe('SELECT count(*) FROM waits'), 0, 'the old snapshot reads what it did');
 $holder->query_safe('COMMIT');
@@ -335,7 +335,7 @@ for my $step ('look', 'survey')
 		pause_clear($node, 'worker-step-done');
 	}
 	ok($node->poll_query_until('postgres', $cut), "failed $step: settled all the same");
-	like(slurp_file($node->logfile, $offset), qr/inspection of public.far failed \(1 in a row\)/, "failed $step: it did fail");
+	like(slurp_file($node->logfile, $offset), qr/inspection of postgres\.public\.far failed \(1 in a row\)/, "failed $step: it did fail");
 }
 same_rows($node, 'far', 'after failed looks: rows');
 q1("ALTER FOREIGN TABLE far OPTIONS (SET auto_merge 'off'); ALTER SYSTEM SET strata.max_workers = 0");

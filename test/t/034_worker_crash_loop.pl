@@ -114,6 +114,7 @@ for my $name (sort keys %path)
 {
 	wait_for("SELECT failures > 0 FROM strata.stores WHERE store = '$name'::regclass", "$name: the failure is seen");
 	is(state($name, 'last_sqlstate'), '53100', "$name: disk full");
+	is(q1("SELECT count(*) FROM strata.health() WHERE store = '$name'::regclass AND advice LIKE 'Nothing is damaged: make room%'"), 1, "$name: what to do about it");
 	like(state($name, 'last_error'), qr/could not extend file "$path{$name}".*No space left on device/, "$name: the error is kept");
 	same_rows($node, $name, "$name: rows");
 	is(q1("SELECT payload IS NOT DISTINCT FROM (SELECT payload FROM ${name}_heap WHERE id = 'k3000') FROM $name WHERE id = 'k3000'"), 't', "$name: looked up");

@@ -121,10 +121,22 @@ my $old = $node->background_psql('postgres');
 my $pid = $old->query_safe('SELECT pg_backend_pid()');
 $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM held');
 q1(send_rows('held', 1, 5000, $_, 300)) for 2 .. 3;
+create_pair($node, 'little', "merge_interval '1s'");
+q1(send_rows('little', 1, 100, $_)) for 1 .. 2;
 my $row = "SELECT count(*) FROM strata.health() WHERE store = 'held'::regclass AND what LIKE 'about % kB cannot be reclaimed%'";
 ok($node->poll_query_until('postgres', "$row AND advice LIKE 'The oldest snapshot is that of session $pid, %'", '1'), 'health tells how much space is held, and by whom');
 is(q1("SELECT count(*) FROM strata.health('1 day') WHERE what LIKE 'session $pid holds a snapshot since%'"), 0, 'a snapshot is not old before its time');
 is(q1("SELECT severity FROM strata.health('0') WHERE what LIKE 'session $pid holds a snapshot since%'"), 'warning', 'it is after that');
+ok($node->poll_query_until('postgres', "SELECT sweeps > 0 FROM strata.stat WHERE store = 'little'::regclass"), 'a small table was swept in vain');
+is(q1("SELECT count(*) FROM strata.health() WHERE store = 'little'::regclass"), 0, 'which is nothing to tell');
+
+# What TRUNCATE gave back is not held any more.
+my $cut = "SELECT count(*) FROM strata.health() WHERE store = 'cut'::regclass";
+create_pair($node, 'cut', "merge_interval '1s'");
+q1(send_rows('cut', 1, 5000, $_, 300)) for 1 .. 3;
+ok($node->poll_query_until('postgres', $cut, '1'), 'space of another table is held');
+q1('TRUNCATE cut, cut_heap');
+is(q1($cut), 0, 'which is not said after TRUNCATE');
 same_rows($node, 'held', 'held: rows');
 $old->query_safe('COMMIT');
 $old->quit;
