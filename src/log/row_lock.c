@@ -130,6 +130,13 @@ is_pending(const StrataView *view, const StrataPendingEntry *entry)
 	return entry->position.generation > view->manifest->shards[entry->shard].merged_through;
 }
 
+/* Does the snapshot see it? */
+static bool
+is_seen(const StrataView *view, const StrataPendingEntry *entry)
+{
+	return strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot);
+}
+
 static bool
 accept_not_aborted(const StrataPendingEntry *entry, int index, void *arg)
 {
@@ -198,7 +205,7 @@ examine_entries(StrataRowLocker *locker)
 		if ((locker->nexamined & 0xFFF) == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (!accept_not_aborted(entry, locker->nexamined, locker) ||
-			strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
+			is_seen(view, entry))
 			continue;
 		if (entry->cid == locker->cid &&
 			strata_pending_outcome(view->pending, locker->nexamined) == STRATA_XID_OWN)
@@ -235,19 +242,27 @@ add_newer(const StrataVersion *version, void *arg)
 	StrataView *view = locker->view;
 	const StrataPendingEntry *entry = strata_pending_entry(view->pending, version->entry);
 
-	/* a key is in an entry once, and entries of its shard are in order */
-	if (locker->rekeyed && version->entry <= locker->came.entry)
-		return false;
-	if (!locker->rekeyed && !version->tombstone)
+	/*
+	 * A key is in an entry once, and entries of its shard are in order.  The
+	 * snapshot may see what a statement that locks no keys put in the row's place
+	 * before the transaction that gave it this key had committed.
+	 */
+	if (locker->rekeyed)
+	{
+		if (version->entry <= locker->came.entry)
+			return false;
+	}
+	else
 	{
 		ItemPointerData tid;
 
 		strata_pending_tid(&tid, entry, version->row);
-		if (ItemPointerEquals(&tid, unconstify(ItemPointerData *, locker->tid)))
+		if (!version->tombstone &&
+			ItemPointerEquals(&tid, unconstify(ItemPointerData *, locker->tid)))
+			return false;
+		if (is_seen(view, entry))
 			return false;
 	}
-	if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
-		return false;
 	if (newer->n == newer->max)
 	{
 		newer->max = Max(8, newer->max * 2);
@@ -381,7 +396,8 @@ follow(StrataRowLocker *locker, const Newer *newer)
 		locker->newest = *version;
 		if (outcome == STRATA_XID_RUNNING)
 			return FATE_RUNNING;
-		if (outcome == STRATA_XID_OWN)
+		if (outcome == STRATA_XID_OWN &&
+			!is_seen(locker->view, strata_pending_entry(pending, version->entry)))
 			return FATE_OWN;
 		if (version->tombstone)
 			return strata_pending_reader_next_key(get_reader(locker), version->entry,
