@@ -26,7 +26,9 @@
  * FOR KEY SHARE only wants the key to stay.  Whoever removes one locks it
  * against that, so with the key's lock held, versions of running transactions
  * are passed over, and as long as there is a row, it is locked as it was read,
- * as on a heap.  Once the key has changed, it is treated as any other.
+ * as on a heap.  Once the key has changed, it is treated as any other; so is a
+ * row that was changed while the lock was waited for, as who held it could have
+ * removed it.
  *
  * The key's lock keeps out whoever locks keys.  A statement that locks none
  * (a large insert) may still link a version after the look; whoever writes
@@ -81,7 +83,8 @@ struct StrataRowLocker
 	bool		rekeyed;		/* or, when it has got another key since, */
 	StrataVersion came;			/* the version it had then */
 	uint64		nkeys;			/* how many keys it has had */
-	bool		key_share;		/* only the key has to stay */
+	bool		key_share;		/* only the key has to stay: */
+	int			passed_over;	/* versions up to this entry are no change then */
 
 	/* without a hash of keys: entries that the snapshot does not see */
 	int			nexamined;		/* entries looked at so far */
@@ -384,6 +387,8 @@ follow(StrataRowLocker *locker, const Newer *newer)
 		locker->newest = locker->came;
 		fate = FATE_CHANGED;
 	}
+	else
+		locker->newest.entry = -1;
 	for (int i = newer->n; i-- > 0;)
 	{
 		const StrataVersion *version = &newer->versions[i];
@@ -522,7 +527,9 @@ look(StrataRowLocker *locker, bool locked, LockWaitPolicy policy, StrataPosition
 				return true;
 
 			case FATE_CHANGED:
-				*state = locker->key_share ? STRATA_ROW_SAME : STRATA_ROW_CHANGED;
+				*state = locker->key_share && locker->newest.entry <= locker->passed_over ?
+					STRATA_ROW_SAME :
+					STRATA_ROW_CHANGED;
 				if (*state == STRATA_ROW_CHANGED)
 					refuse_changed(locker, false);
 				return true;
@@ -585,6 +592,7 @@ lock_by_key(StrataRowLocker *locker, LOCKMODE mode, LockWaitPolicy policy,
 			*state = not_locked(locker, policy);
 			return true;
 		}
+		locker->passed_over = locker->newest.entry;
 		(void) strata_lock_key(storage, hash, mode, false, &acquired);
 	}
 	found = look(locker, true, policy, seen, state);
@@ -613,6 +621,7 @@ strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 	locker->rekeyed = false;
 	locker->nkeys = 1;
 	locker->key_share = mode == AccessShareLock;
+	locker->passed_over = PG_INT32_MAX;
 
 	while (!lock_by_key(locker, mode, policy, seen, &state))
 		CHECK_FOR_INTERRUPTS();
