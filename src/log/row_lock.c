@@ -26,7 +26,9 @@
  * FOR KEY SHARE only wants the key to stay.  Whoever removes one locks it
  * against that, so with the key's lock held, versions of running transactions
  * are passed over, and as long as there is a row, it is locked as it was read,
- * as on a heap.  Once the key has changed, it is treated as any other.
+ * as on a heap.  Once the key has changed, it is treated as any other; so is a
+ * row that was changed while the lock was waited for, as who held it could have
+ * removed it.
  *
  * The key's lock keeps out whoever locks keys.  A statement that locks none
  * (a large insert) may still link a version after the look; whoever writes
@@ -81,7 +83,8 @@ struct StrataRowLocker
 	bool		rekeyed;		/* or, when it has got another key since, */
 	StrataVersion came;			/* the version it had then */
 	uint64		nkeys;			/* how many keys it has had */
-	bool		key_share;		/* only the key has to stay */
+	bool		key_share;		/* only the key has to stay: */
+	int			passed_over;	/* versions up to this entry are no change then */
 
 	/* without a hash of keys: entries that the snapshot does not see */
 	int			nexamined;		/* entries looked at so far */
@@ -128,6 +131,13 @@ static bool
 is_pending(const StrataView *view, const StrataPendingEntry *entry)
 {
 	return entry->position.generation > view->manifest->shards[entry->shard].merged_through;
+}
+
+/* Does the snapshot see it? */
+static bool
+is_seen(const StrataView *view, const StrataPendingEntry *entry)
+{
+	return strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot);
 }
 
 static bool
@@ -198,7 +208,7 @@ examine_entries(StrataRowLocker *locker)
 		if ((locker->nexamined & 0xFFF) == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (!accept_not_aborted(entry, locker->nexamined, locker) ||
-			strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
+			is_seen(view, entry))
 			continue;
 		if (entry->cid == locker->cid &&
 			strata_pending_outcome(view->pending, locker->nexamined) == STRATA_XID_OWN)
@@ -235,19 +245,27 @@ add_newer(const StrataVersion *version, void *arg)
 	StrataView *view = locker->view;
 	const StrataPendingEntry *entry = strata_pending_entry(view->pending, version->entry);
 
-	/* a key is in an entry once, and entries of its shard are in order */
-	if (locker->rekeyed && version->entry <= locker->came.entry)
-		return false;
-	if (!locker->rekeyed && !version->tombstone)
+	/*
+	 * A key is in an entry once, and entries of its shard are in order.  The
+	 * snapshot may see what a statement that locks no keys put in the row's place
+	 * before the transaction that gave it this key had committed.
+	 */
+	if (locker->rekeyed)
+	{
+		if (version->entry <= locker->came.entry)
+			return false;
+	}
+	else
 	{
 		ItemPointerData tid;
 
 		strata_pending_tid(&tid, entry, version->row);
-		if (ItemPointerEquals(&tid, unconstify(ItemPointerData *, locker->tid)))
+		if (!version->tombstone &&
+			ItemPointerEquals(&tid, unconstify(ItemPointerData *, locker->tid)))
+			return false;
+		if (is_seen(view, entry))
 			return false;
 	}
-	if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
-		return false;
 	if (newer->n == newer->max)
 	{
 		newer->max = Max(8, newer->max * 2);
@@ -369,6 +387,8 @@ follow(StrataRowLocker *locker, const Newer *newer)
 		locker->newest = locker->came;
 		fate = FATE_CHANGED;
 	}
+	else
+		locker->newest.entry = -1;
 	for (int i = newer->n; i-- > 0;)
 	{
 		const StrataVersion *version = &newer->versions[i];
@@ -381,7 +401,8 @@ follow(StrataRowLocker *locker, const Newer *newer)
 		locker->newest = *version;
 		if (outcome == STRATA_XID_RUNNING)
 			return FATE_RUNNING;
-		if (outcome == STRATA_XID_OWN)
+		if (outcome == STRATA_XID_OWN &&
+			!is_seen(locker->view, strata_pending_entry(pending, version->entry)))
 			return FATE_OWN;
 		if (version->tombstone)
 			return strata_pending_reader_next_key(get_reader(locker), version->entry,
@@ -506,7 +527,9 @@ look(StrataRowLocker *locker, bool locked, LockWaitPolicy policy, StrataPosition
 				return true;
 
 			case FATE_CHANGED:
-				*state = locker->key_share ? STRATA_ROW_SAME : STRATA_ROW_CHANGED;
+				*state = locker->key_share && locker->newest.entry <= locker->passed_over ?
+					STRATA_ROW_SAME :
+					STRATA_ROW_CHANGED;
 				if (*state == STRATA_ROW_CHANGED)
 					refuse_changed(locker, false);
 				return true;
@@ -569,6 +592,7 @@ lock_by_key(StrataRowLocker *locker, LOCKMODE mode, LockWaitPolicy policy,
 			*state = not_locked(locker, policy);
 			return true;
 		}
+		locker->passed_over = locker->newest.entry;
 		(void) strata_lock_key(storage, hash, mode, false, &acquired);
 	}
 	found = look(locker, true, policy, seen, state);
@@ -597,6 +621,7 @@ strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 	locker->rekeyed = false;
 	locker->nkeys = 1;
 	locker->key_share = mode == AccessShareLock;
+	locker->passed_over = PG_INT32_MAX;
 
 	while (!lock_by_key(locker, mode, policy, seen, &state))
 		CHECK_FOR_INTERRUPTS();

@@ -524,7 +524,8 @@ sub assignments
 sub returning { my ($e) = @_; return chance(0.4) ? ' RETURNING ' . (output($e, 't') || '1') : ''; }
 
 # Some rows get other keys, none of them one that another of these rows had: the
-# order in which they do does not matter.
+# order in which they do does not matter.  Where two of the keys are the same value
+# (0 and -0, NaN), none does.
 sub rekey_some
 {
 	my ($e, $back) = @_;
@@ -537,6 +538,10 @@ sub rekey_some
 	$set .= ', ' . assignments($e) if chance(0.5);
 	my $names = join ', ', (map { "a$_" } @columns), map { "b$_" } @columns;
 	my $on = join ' AND ', map { "t.$e->{key}[$_] = m.a$_" } @columns;
+	my $keys = join ', ', map { '(' . join(', ', $_, key_exprs($e, $ks[$_])) . ')' } 0 .. 2 * $n - 1;
+	my $key = join ', ', 'i', map { "c$_" } @columns;
+	my $same = join ' AND ', 'x.i < y.i', map { "x.c$_ = y.c$_" } @columns;
+	$on .= " AND NOT EXISTS (SELECT 1 FROM (VALUES $keys) x ($key) JOIN (VALUES $keys) y ($key) ON $same)";
 	return both('update', 'UPDATE ' . target($e) . " SET $set FROM (VALUES $pairs) m ($names) WHERE $on$back", rekey => 1);
 }
 
