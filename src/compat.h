@@ -68,6 +68,17 @@
 #define pg_attribute_noreturn()	__attribute__((noreturn))
 #endif
 
+/* The transaction that a row of the lock table belongs to; invalid once it is over. */
+static inline LocalTransactionId
+strata_lock_instance_lxid(const LockInstanceData *instance)
+{
+#if PG_VERSION_NUM < 170000
+	return instance->lxid;
+#else
+	return instance->vxid.localTransactionId;
+#endif
+}
+
 /* Has the administrator allowed old snapshots to be invalidated? (gone in 17) */
 static inline bool
 strata_old_snapshots_expire(void)

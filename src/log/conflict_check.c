@@ -208,6 +208,27 @@ strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait, bool *acqu
 	return true;
 }
 
+bool
+strata_lock_key_at_once(Oid storage, uint32 hash, LOCKMODE mode, bool *acquired)
+{
+	bool		outlived;
+	bool		locked;
+
+	do
+	{
+		/* asked first: what is let go of meanwhile is there to be had */
+		outlived = strata_lock_outlived(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock) ||
+			strata_lock_outlived(storage, STRATA_LOCK_KEY, hash, mode);
+		locked = strata_lock_key(storage, hash, mode, true, acquired);
+		if (!locked && outlived)
+		{
+			CHECK_FOR_INTERRUPTS();
+			pg_usleep(1000L);
+		}
+	} while (!locked && outlived);
+	return locked;
+}
+
 void
 strata_unlock_key(Oid storage, uint32 hash, LOCKMODE mode)
 {
@@ -382,8 +403,6 @@ snapshot_sees_row(Judge *judge, StrataKeyProbe *probe)
 static bool
 unseen_conflicts(Judge *judge, StrataKeyProbe *probe, bool tombstone)
 {
-	if (IsolationIsSerializable())
-		return true;
 	if (tombstone)
 		return snapshot_sees_row(judge, probe);
 	return !judge->key->unique || judge->key->skips;

@@ -45,6 +45,13 @@
 extern bool strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait,
 							bool *acquired);
 
+/*
+ * Lock one key for somebody who does not want to wait: false when somebody is
+ * in the way, but for whose transaction is over, which he saw end.
+ */
+extern bool strata_lock_key_at_once(Oid storage, uint32 hash, LOCKMODE mode,
+									bool *acquired);
+
 /* Give back a lock acquired by strata_lock_key, for which nothing was put. */
 extern void strata_unlock_key(Oid storage, uint32 hash, LOCKMODE mode);
 
@@ -80,7 +87,7 @@ typedef struct StrataJudgeKey
  * raises 40001, but where a unique index would not mind: a live row is a
  * duplicate whoever sees it (unless the row to be put would be left out), and a
  * deleted one is in nobody's way if the snapshot sees no row of the key
- * either.  SERIALIZABLE lets none of this pass.
+ * either.
  */
 extern const Datum *strata_judge_keys(StrataStore *store, Relation storage,
 									  StrataJudgeKey *keys, int nkeys);

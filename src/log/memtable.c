@@ -37,6 +37,7 @@
 #include "access/xact.h"
 #include "log/conflict_check.h"
 #include "miscadmin.h"
+#include "pause.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -455,6 +456,10 @@ memtable_xact_callback(XactEvent event, void *arg)
 			strata_key_locks_reset();
 			break;
 		case XACT_EVENT_COMMIT:
+			/* others see what a writer committed, but his locks are still there */
+			if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+				STRATA_PAUSE("log-commit-over");
+			/* FALLTHROUGH */
 		case XACT_EVENT_PREPARE:
 			strata_key_locks_reset();
 			break;

@@ -109,6 +109,41 @@ strata_lock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode, bool n
 	return locked;
 }
 
+bool
+strata_lock_outlived(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holders;
+	int			nholders;
+	LockData   *locks;
+	bool		outlived = false;
+
+	set_tag(&tag, storage, kind, hash);
+	holders = GetLockConflicts(&tag, mode, &nholders);
+	pfree(holders);
+	if (nholders > 0)
+		return false;
+
+	/* only the whole lock table shows who is over; this is the rare case */
+	locks = GetLockStatusData();
+	for (int i = 0; i < locks->nelements && !outlived; i++)
+	{
+		LockInstanceData *instance = &locks->locks[i];
+
+		if (memcmp(&instance->locktag, &tag, sizeof(LOCKTAG)) != 0 ||
+			LocalTransactionIdIsValid(strata_lock_instance_lxid(instance)))
+			continue;
+		for (LOCKMODE held = AccessShareLock; held <= AccessExclusiveLock; held++)
+		{
+			if ((instance->holdMask & LOCKBIT_ON(held)) != 0 && DoLockModesConflict(held, mode))
+				outlived = true;
+		}
+	}
+	pfree(locks->locks);
+	pfree(locks);
+	return outlived;
+}
+
 void
 strata_unlock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
 {

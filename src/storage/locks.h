@@ -34,6 +34,12 @@ typedef enum StrataLockKind
  */
 extern bool strata_lock(Oid storage, StrataLockKind kind, uint32 hash,
 						LOCKMODE mode, bool nowait);
+/*
+ * True when the lock cannot be had in that mode only because of transactions
+ * that are over, for all others to see, and just about to let go of it.
+ */
+extern bool strata_lock_outlived(Oid storage, StrataLockKind kind, uint32 hash,
+								 LOCKMODE mode);
 /* Let go of it before that, once for each time it was taken. */
 extern void strata_unlock(Oid storage, StrataLockKind kind, uint32 hash,
 						  LOCKMODE mode);

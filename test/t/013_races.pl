@@ -1,7 +1,7 @@
 # Windows between two steps, held open by pause points: extension against
 # sweep, an appender that knows an old tail, a transaction that ends while a
 # pass looks, a row whose key changes while somebody looks for it, manifests kept
-# by backends, index builds for old snapshots.
+# by backends, index builds for old snapshots, locks of a transaction that is over.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -249,6 +249,32 @@ is($old->query("SELECT count(*) FROM m t WHERE id = ANY (SELECT 'k' || g FROM ge
 $old->query('COMMIT');
 same_rows($node, 'm', 'index');
 
-$_->quit for $open, $keeps, $rolls_back, $old;
+# ---- who does not want to wait, and a transaction that is over ----
+# Others see what it did before it lets go of its locks.
+sql("CREATE FOREIGN TABLE taken (id int NOT NULL, n int) SERVER strata OPTIONS (key 'id', auto_merge 'off')");
+sql('INSERT INTO taken SELECT g, 0 FROM generate_series(1, 2000) g');
+my %ends = (
+	'its row' => 'UPDATE taken SET n = n + 1 WHERE id = 1',
+	'a lock of its row' => 'SELECT FROM taken WHERE id = 1 FOR UPDATE; INSERT INTO taken VALUES (3, 3)',
+	'all rows' => 'UPDATE taken SET n = n + 1');
+for my $what (sort keys %ends)
+{
+	pause_arm($node, 'log-commit-over', 'hold');
+	my $ends = start("BEGIN; $ends{$what}; COMMIT");
+	pause_wait($node, 'log-commit-over');
+	my $n = sql('SELECT n FROM taken WHERE id = 1');
+	my @asks = map { start("SELECT n FROM taken WHERE id = 1 FOR SHARE $_") } 'SKIP LOCKED', 'NOWAIT';
+	select undef, undef, undef, 0.1;
+	ok(running($_), "$what is not locked, nor free yet") for @asks;
+	pause_clear($node, 'log-commit-over');
+	finish($ends);
+	is(finish($_), $n, "$what was given back") for @asks;
+}
+my $holds = $node->background_psql('postgres');
+$holds->query('BEGIN; SELECT FROM taken WHERE id = 1 FOR SHARE');
+is(sql('SELECT count(*) FROM (SELECT FROM taken WHERE id = 1 FOR UPDATE SKIP LOCKED) t'), 0, 'one that goes on is in the way');
+is(sql('SELECT count(*) FROM (SELECT FROM taken WHERE id = 1 FOR SHARE SKIP LOCKED) t'), 1, 'or not');
+
+$_->quit for $holds, $open, $keeps, $rolls_back, $old;
 $node->stop;
 done_testing();
