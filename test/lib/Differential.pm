@@ -4,9 +4,8 @@
 # transaction, and whether it waits for another session.  A failing episode is
 # shrunk to few steps and written as a script.
 #
-# Steps that could end differently for a good reason are left out while that
-# reason holds (see ready), and the few differences that are documented are
-# passed over by rolling back the transaction on both sides (see excused).
+# No difference is passed over.  Steps that could end differently for a good
+# reason are left out while that reason holds (see _ready and _level).
 package Differential;
 
 use strict;
@@ -92,7 +91,6 @@ sub run
 	for my $session (@{ $self->{sessions} }) { $_ && $_->close for @$session{qw(s h)}; }
 	# Sessions that are gone may still hold locks for a moment.
 	$self->_idle unless $failure && $failure->{class} eq 'crash';
-	if ($failure && $failure->{class} eq 'abandoned') { $self->count("abandoned: $failure->{text}"); undef $failure; }
 	return $failure;
 }
 
@@ -112,6 +110,13 @@ sub _idle
 # ---- which steps can run now ----
 
 sub _in { my ($session) = @_; return $session->{s}{status} ne 'I'; }
+
+# Has any of these sessions, or a prepared transaction, done $what?
+sub _did
+{
+	my ($self, $what, @sessions) = @_;
+	return grep({ $_->{$what} } @sessions) || grep { $_->{holds} =~ /\b$what\b/ } @{ $self->{prepared} };
+}
 
 sub _ready
 {
@@ -137,30 +142,63 @@ sub _ready
 		next if $kind =~ /^(end|rollback to|finish|prepare)$/;
 		return if $other->{step}{kind} =~ /^(ddl|analyze)$/;
 		# What waits for the same lock on the table runs in any order.
-		return if grep { $_->{ddl} } @{ $self->{sessions} } or grep { $_->{holds} =~ /ddl/ } @{ $self->{prepared} };
+		return if $self->_did('ddl', @{ $self->{sessions} });
 		next if $kind eq 'select' && !$me->{cursor};
 		# Which of two that wait for the same key goes first is anybody's guess.
 		return if @others > 1 || $self->{e}{hot} || !$other->{step}{single} || $kind eq 'maintenance' || !$step->{single};
 	}
 
 	# An insert of many rows locks no keys, on a heap it does.
-	return if $step->{blind} && !$quiet;
+	my $others = $self->_did('locked', @others);
+	return if $step->{blind} && (grep({ $_->{step} } @others) || $others);
+
+	# Rows of one statement come in another order; those of an INSERT do not, but keys
+	# that it replaces are locked all at the end, and those of a large one are judged
+	# there.  So it must not matter which of them fails, or waits, first; nor, with
+	# row triggers, whether a row is locked before its new values are computed.
+	my $fixed = ($me->{level} || 'READ COMMITTED') ne 'READ COMMITTED';
+	my $late = $step->{blind} || $self->{e}{mode} eq 'replace';
+	my $any_order = !$step->{single} && ($kind =~ /^(update|delete|lock|error)$/ || $kind eq 'insert' && $late);
+	return if $any_order && $others && $fixed;
+	return if ($any_order || $self->{e}{narrow}) && $step->{may_fail} && ($others || $fixed);
+	return if $step->{blind} && $step->{may_fail} && $self->{e}{mode} eq 'error';
+
+	# On a heap, who waits for a row of a savepoint that was released waits for the
+	# whole transaction (XactLockTableWait).
+	return if $kind eq 'rollback to' && $self->_to_the_end($me);
+
+	# And who does not want to wait does so for the lock on a version that came after
+	# one that he need not wait for (heap_lock_updated_tuple).
+	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE.* (NOWAIT|SKIP LOCKED)$/ && $self->_did('wrote', @others);
 
 	# Passes and schema changes exclude each other in the storage relation.
-	return if $kind eq 'ddl' && grep { $_->{pass} } @others;
+	return if $kind eq 'ddl' && $self->_did('pass', @others);
 	# The heap's insert names all columns: they must not be about to change.
-	return if defined $step->{h} && $step->{h} =~ /\{SET\}/ && (grep({ $_->{ddl} } @others) || grep { $_->{holds} =~ /ddl/ } @{ $self->{prepared} });
+	return if defined $step->{h} && $step->{h} =~ /\{SET\}/ && $self->_did('ddl', @others);
 	if ($kind eq 'maintenance')
 	{
 		return if $step->{top} && $in;
 		return if $step->{alone} && !$quiet;
 		return if $in && $me->{level} ne 'READ COMMITTED';
-		return if grep { $_->{pass} || $_->{ddl} } @others;
 		# One in an open block keeps its locks.
-		return if @{ $self->{prepared} } && grep { /ddl|pass/ } map { $_->{holds} } @{ $self->{prepared} };
+		return if $self->_did('pass', @others) || $self->_did('ddl', @others);
 	}
-	return if $kind eq 'ddl' && grep { $_->{holds} =~ /pass/ } @{ $self->{prepared} };
 	return 1;
+}
+
+# Is $me waited for by somebody who may, on a heap, wait for the end of it all?
+sub _to_the_end
+{
+	my ($self, $me) = @_;
+	return $me->{released} && grep { $_ != $me && $_->{step} } @{ $self->{sessions} };
+}
+
+# At which level a transaction that wants $level can run: see Workload.pm.
+sub _level
+{
+	my ($self, $me, $level) = @_;
+	my $other = $self->_did('serializable', grep { $_ != $me } @{ $self->{sessions} });
+	return $level eq 'SERIALIZABLE' && $other && !$self->{e}{exact} ? 'REPEATABLE READ' : $level;
 }
 
 # ---- doing a step ----
@@ -189,8 +227,10 @@ sub _step
 	return $self->_finish_prepared($step->{how}) if $kind eq 'finish';
 	return $self->_prepare($me, "$step->{gid}") if $kind eq 'prepare';
 	return $self->_commit_serializable($me) if $kind eq 'end' && $step->{s} eq 'COMMIT' && $me->{level} eq 'SERIALIZABLE' && $me->{s}{status} eq 'T';
+	$step = { %$step, level => $self->_level($me, $step->{level}) } if $kind eq 'begin';
 	my ($s, $h) = @$step{qw(s h)};
-	if ($kind eq 'savepoint') { $me->{next}++; push @{ $me->{saves} }, "s$me->{next}"; $s = $h = "SAVEPOINT s$me->{next}"; }
+	if ($kind eq 'begin') { $s = $h = "BEGIN ISOLATION LEVEL $step->{level}"; }
+	elsif ($kind eq 'savepoint') { $me->{next}++; push @{ $me->{saves} }, "s$me->{next}"; $s = $h = "SAVEPOINT s$me->{next}"; }
 	elsif ($kind eq 'rollback to') { $s = $h = "ROLLBACK TO $me->{saves}[-1]"; }
 	elsif ($kind eq 'release') { $s = $h = 'RELEASE ' . pop @{ $me->{saves} }; $me->{released} = 1; }
 	my $copy;
@@ -252,17 +292,6 @@ sub _one_waits
 	my ($self, $session, $w) = @_;
 	my $other = $w eq 's' ? 'h' : 's';
 	die { class => 'crash', text => 'connection lost' } if $session->{$other}{dead};
-	my $code = $session->{$other}{result}{code};
-	# The heap's twin of an insert locks rows before its columns are looked up.
-	die { class => 'abandoned', text => "$code instead of waiting" } if $w eq 'h' && $code eq '42703' && $session->{step}{kind} eq 'insert';
-	# The victim of a deadlock was another one.
-	die { class => 'abandoned', text => 'another deadlock' } if $code eq '40P01';
-	die { class => 'abandoned', text => "$code instead of waiting" } if $code =~ /^(22|23|40001|44000)/ && $self->_order_differs($session->{step});
-	# On a heap, who waits for a row of a savepoint that was released then waits
-	# for the whole transaction (XactLockTableWait), and who asks not to wait does
-	# so for the lock on a newer version (heap_lock_updated_tuple).
-	die { class => 'abandoned', text => 'only h waits, for more than the savepoint' } if $w eq 'h' && grep { $_ != $session && $_->{released} } @{ $self->{sessions} };
-	die { class => 'abandoned', text => 'only h waits, for a version that it skips' } if $w eq 'h' && $session->{step}{kind} eq 'lock' && $session->{step}{s} =~ /(NOWAIT|SKIP LOCKED)$/;
 	die { class => "only $w waits", text => "session $session->{n}: only $w waits, $other: " . _show($session->{$other}{result}) };
 }
 
@@ -281,22 +310,19 @@ sub _judge
 	elsif (!$step->{untagged} && $step->{kind} ne 'ddl' && "@{ $s->{tags} }" ne "@{ $h->{tags} }") { $class = 'tags'; }
 	if ($class)
 	{
-		my $why = $self->_excused($me, $step, $s, $h);
-		die { class => $class, text => "session $me->{n}, $class\n" . (defined $self->{log}[-1] ? "  $self->{log}[-1][1]\n" : '') . "  s: " . _show($s) . "\n  h: " . _show($h) } unless $why;
-		# What has committed cannot be undone.
-		die { class => 'abandoned', text => $why } if grep { !$_->{result}{code} && $_->{status} eq 'I' } @$me{qw(s h)};
-		$self->count("excused: $why");
-		$self->_abort($me);
-		return;
+		return if $self->_both_fail($me, $s, $h);
+		die { class => $class, text => "session $me->{n}, $class\n" . (defined $self->{log}[-1] ? "  $self->{log}[-1][1]\n" : '') . "  s: " . _show($s) . "\n  h: " . _show($h) };
 	}
 	$self->count("SQLSTATE $s->{code}") if $s->{code};
 	my $kind = $step->{kind};
-	$me->{level} = $step->{level} if $kind eq 'begin' && !$s->{code};
+	if ($kind eq 'begin' && !$s->{code}) { @$me{qw(level serializable)} = ($step->{level}, $step->{level} eq 'SERIALIZABLE'); }
+	$me->{locked} = 1 if $kind =~ /^(insert|update|delete|lock|error)$/;
+	$me->{wrote} = 1 if $kind =~ /^(insert|update|delete|error)$/;
 	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held scroll)} = ($1 eq 'DECLARE', !!$2, !!($step->{s} =~ / c SCROLL/)); }
 	$me->{ddl} = 1 if $kind eq 'ddl' && _in($me);
 	if ($me->{s}{status} eq 'E')
 	{
-		if (@{ $me->{saves} } && $step->{fail} eq 'to') { $self->_step({ session => $me->{n}, kind => 'rollback to', fail => 'all', s => '', h => '' }); }
+		if (@{ $me->{saves} } && $step->{fail} eq 'to' && !$self->_to_the_end($me)) { $self->_step({ session => $me->{n}, kind => 'rollback to', fail => 'all', s => '', h => '' }); }
 		else { $self->_step({ session => $me->{n}, kind => 'end', fail => 'all', s => 'ROLLBACK', h => 'ROLLBACK' }); }
 	}
 	elsif (!_in($me)) { $self->_ended($me); }
@@ -306,7 +332,8 @@ sub _judge
 sub _ended
 {
 	my ($self, $me) = @_;
-	@$me{qw(saves ddl pass level cursor released)} = ([], 0, 0, '', $me->{held}, 0);
+	@$me{qw(saves level cursor)} = ([], '', $me->{held});
+	delete @$me{qw(ddl pass released locked wrote serializable)};
 	return;
 }
 
@@ -321,39 +348,21 @@ sub _abort
 	return;
 }
 
-# Rows of one statement come in another order, or with row triggers are locked
-# when they are found, before anything is computed.  Inserts have the same order;
-# but the keys of large ones, and of those that replace rows, are judged or locked
-# together.
-sub _order_differs
+# A serializable transaction that is to fail does so when it next looks for
+# conflicts: that may be at its end.  Ends it if both sides' do.
+sub _both_fail
 {
-	my ($self, $step) = @_;
-	return $step->{blind} || $self->{e}{mode} eq 'replace' && !$step->{single} if $step->{kind} eq 'insert';
-	return !$step->{single} || $self->{e}{narrow};
-}
-
-# Does the heap's transaction see two rows with one key?
-sub _heap_sees_twice
-{
-	my ($self, $me) = @_;
-	return if $me->{h}{status} ne 'T';
-	my $key = $self->_must($me->{h}, "SELECT string_agg(quote_ident(attname), ', ') FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey) WHERE indisprimary AND indrelid = 't'::regclass")->{rows}[0];
-	return @{ $self->_must($me->{h}, "SELECT $key FROM t GROUP BY $key HAVING count(*) > 1")->{rows} } > 0;
-}
-
-# Differences that are documented or inherent, only where they can be undone.
-sub _excused
-{
-	my ($self, $me, $step, $s, $h) = @_;
-	my $level = $me->{level} // '';
-	return "40P01" if $s->{code} eq '40P01' || $h->{code} eq '40P01';
-	# What is read is remembered in other units.
-	return '40001 at SERIALIZABLE' if $level eq 'SERIALIZABLE' && ($s->{code} eq '40001' || $h->{code} eq '40001');
-	# A heap lets a transaction insert a key that its snapshot still sees but
-	# that another one has deleted meanwhile, and then sees it twice.
-	return '40001 for a key that is gone' if $level eq 'REPEATABLE READ' && $s->{code} eq '40001' && !$h->{code} && $self->_heap_sees_twice($me);
-	return 'which of two errors' if $self->_order_differs($step) && 2 == grep { /^(22|23|40001|44000)/ } $s->{code}, $h->{code};
-	return;
+	my ($self, $me, $s, $h) = @_;
+	my %code = (s => $s->{code}, h => $h->{code});
+	return if $me->{level} ne 'SERIALIZABLE' || !grep { $_ eq '40001' } values %code;
+	for my $w (grep { !$code{$_} && $me->{$_}{status} eq 'T' } 's', 'h')
+	{
+		$code{$w} = $me->{$w}->query('PREPARE TRANSACTION ' . _gid($w, 'late'))->{code};
+	}
+	return if grep { $_ ne '40001' } values %code;
+	$self->count('SQLSTATE 40001 on the other side at the end');
+	$self->_abort($me);
+	return 1;
 }
 
 sub _maintain
@@ -383,16 +392,12 @@ sub _prepare
 {
 	my ($self, $me, $gid) = @_;
 	my %code;
-	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass);
+	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote serializable);
 	push @{ $self->{log} }, [ $me->{n}, map { 'PREPARE TRANSACTION ' . _gid($_, $gid) } 's', 'h' ];
 	$code{$_} = $me->{$_}->query('PREPARE TRANSACTION ' . _gid($_, $gid))->{code} for 's', 'h';
-	if ($code{s} ne $code{h})
-	{
-		die { class => "prepare $code{s}, $code{h}", text => "PREPARE TRANSACTION: $code{s}, $code{h}" } unless grep { $_ eq '40001' } values %code;
-		$self->count('excused: 40001 at SERIALIZABLE');
-		for my $w (grep { !$code{$_} } 's', 'h') { $me->{$w}->query('ROLLBACK PREPARED ' . _gid($w, $gid)); }
-	}
-	elsif (!$code{s}) { push @{ $self->{prepared} }, { gid => $gid, holds => $holds }; }
+	die { class => "prepare $code{s}, $code{h}", text => "PREPARE TRANSACTION: $code{s}, $code{h}" } if $code{s} ne $code{h};
+	if ($code{s}) { $self->count("SQLSTATE $code{s}"); }
+	else { push @{ $self->{prepared} }, { gid => $gid, holds => $holds }; }
 	$self->_ended($me);
 	$self->_settle;
 	return !$code{s} && !$code{h};

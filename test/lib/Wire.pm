@@ -99,7 +99,7 @@ sub read
 		elsif ($type eq 'E' && !$result->{code})
 		{
 			my %field = map { (substr($_, 0, 1), substr($_, 1)) } grep { length } split /\0/, $body;
-			@$result{qw(code message)} = ($field{C}, $field{M});
+			@$result{qw(code message)} = ($field{C}, $field{M} . (defined $field{D} ? " ($field{D})" : ''));
 		}
 		elsif ($type eq 'G')
 		{

@@ -3,7 +3,16 @@
 # the statement for the strata table and the one for the heap twin, which differ
 # only where a strata table is used differently: an insert into a table with
 # on_duplicate 'replace' is INSERT ... ON CONFLICT DO UPDATE on a heap,
-# maintenance has no counterpart.  Both tables are called t, in schemas s and h.
+# maintenance has no counterpart.  A heap lets a transaction whose snapshot is
+# fixed insert a key that it still sees though another one has deleted it, and
+# then shows it twice; no strata table does, so the twin has a trigger (once) that
+# fails then, too.  Both tables are called t, in schemas s and h.
+#
+# Who fails at SERIALIZABLE depends on how what was read is remembered: a heap
+# has rows, pages and leaves of indexes, a strata table has keys.  Only of a table
+# that was read whole both know the same.  So in some episodes (exact) all
+# sessions are mostly SERIALIZABLE and do just that; in the others one transaction
+# at a time is SERIALIZABLE (see _level in Differential.pm).
 package Workload;
 
 use strict;
@@ -77,6 +86,21 @@ BEGIN
 	RETURN NEW;
 END$$;
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE FUNCTION once() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+	tables oid[] := TG_RELID || ARRAY(SELECT relid FROM pg_partition_tree(TG_RELID));
+	-- the index knows names that the snapshot does not see yet
+	key text := coalesce((SELECT string_agg(pg_get_indexdef(indexrelid, n, false), ', ') FROM pg_index, generate_series(1, indnatts) n
+			WHERE indisprimary AND indrelid = (SELECT max(indrelid) FROM pg_index WHERE indisprimary AND indrelid = ANY (tables))),
+		(SELECT max(option_value) FROM pg_foreign_table, pg_options_to_table(ftoptions) WHERE ftrelid = ANY (tables) AND option_name = 'key'));
+	twice bool;
+BEGIN
+	EXECUTE format('SELECT EXISTS (SELECT FROM %s GROUP BY %s HAVING count(*) > 1)', TG_RELID::regclass, key) INTO twice;
+	IF twice THEN
+		RAISE serialization_failure;
+	END IF;
+	RETURN NEW;
+END$$;
 SQL
 }
 
@@ -95,11 +119,14 @@ sub episode
 	my $hot = $ENV{STRATA_HOT} // chance(0.2);
 	my $e = { sessions => $hot ? pick(2, 2, 2, 3) : pick(1, 1, 2, 2, 2, 3), serial => 0, steps => [], hot => $hot };
 	my $keys = pick(1, 1, 1, 1, 2, 2, 3);
+	my $exact = $e->{exact} = !$hot && $e->{sessions} > 1 && ($ENV{STRATA_EXACT} // chance(0.25));
 	# A heap's upsert that sets key columns, as it has to where equal keys may look
 	# different, locks more than one that does not.
 	my $alone = $e->{sessions} == 1;
 	my @keytypes = grep { $type{$_}[1] =~ ($alone ? qr/k/ : qr/k.*e/) } sort keys %type;
 	$e->{set_key} = $alone;
+	# UPDATE and DELETE join nothing.
+	$e->{narrow} = $exact;
 	my @types = sort keys %type;
 	my @cols;
 	for my $i (1 .. $keys)
@@ -112,7 +139,8 @@ sub episode
 	@cols = sort { $a->{at} <=> $b->{at} } map { { %$_, at => rand } } @cols if chance(0.4);
 	for my $c (@cols) { $c->{default} = expr($c->{type}, 7) if !$c->{key} && chance(0.15); }
 	my @keycols = sort { $a->{name} cmp $b->{name} } grep { $_->{key} } @cols;
-	my $mode = pick('replace', 'replace', 'replace', 'error', 'ignore');
+	# A heap does not count as read what INSERT ... ON CONFLICT DO NOTHING looked at.
+	my $mode = $exact ? pick('replace', 'error') : pick('replace', 'replace', 'replace', 'error', 'ignore');
 	for (@cols) { $_->{required} = 1 if $_->{name} eq 'n' && chance(0.3); }
 	my @defs = map {
 		my $d = "$_->{name} " . ($declared{ $_->{type} } // $_->{type});
@@ -168,6 +196,16 @@ sub episode
 		$e->{view} = 1;
 		$after .= '; CREATE VIEW v WITH (security_barrier = ' . pick('on', 'off') . ') AS SELECT * FROM t WHERE n < 50 OR n IS NULL' . pick('', ' WITH CHECK OPTION');
 	}
+	if (!$alone)
+	{
+		my $once = "WHEN (current_setting('transaction_isolation') <> 'read committed') EXECUTE FUNCTION public.once()";
+		my $at_end = "; CREATE TRIGGER once_at_end AFTER INSERT OR UPDATE ON t FOR EACH STATEMENT $once";
+		# For the rows so far, lest the next one fail for another reason.
+		my $so_far = "; CREATE TRIGGER once_so_far BEFORE INSERT ON t FOR EACH ROW $once";
+		$e->{create}{h} .= $at_end . $so_far;
+		# The heap partition needs them; and what they read is remembered.
+		$e->{create}{s} .= $at_end . $so_far if $exact || $e->{create}{s} =~ /ALTER TABLE p2 ADD PRIMARY KEY/;
+	}
 	if ($mode ne 'replace' && chance(0.4))
 	{
 		# An upsert of the heap would fire those of UPDATE.  With row triggers, rows
@@ -185,7 +223,8 @@ sub episode
 	for my $n (0 .. $e->{sessions} - 1)
 	{
 		add($e, $n, both('set', "SET work_mem = 64; SET strata.cache_size = '64kB'")) if chance(0.15);
-		add($e, $n, setting($e)) if chance(0.2);
+		if ($exact) { add($e, $n, map { both('set', "SET $_ = off") } qw(enable_indexscan enable_bitmapscan enable_indexonlyscan)); }
+		elsif (chance(0.2)) { add($e, $n, setting($e)); }
 	}
 	add($e, 0, insert_bulk($e)) if chance($hot ? 0.3 : 0.8);
 	while (@{ $e->{steps} } < $steps)
@@ -196,7 +235,8 @@ sub episode
 	return $e;
 }
 
-sub add { my ($e, $s, @steps) = @_; push @{ $e->{steps} }, map { { session => $s, fail => pick('to', 'all'), %$_ } } @steps; return; }
+# What a savepoint that failed has read and written may be remembered or not.
+sub add { my ($e, $s, @steps) = @_; push @{ $e->{steps} }, map { { session => $s, fail => $e->{exact} ? 'all' : pick('to', 'all'), %$_ } } @steps; return; }
 
 sub both { my ($kind, $sql, %more) = @_; return { kind => $kind, s => $sql, h => $sql, %more }; }
 
@@ -210,6 +250,7 @@ sub step
 		{
 			$$in = 1;
 			my $level = pick('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'REPEATABLE READ', 'SERIALIZABLE');
+			$level = 'SERIALIZABLE' if $e->{exact} && chance(0.8);
 			my $begin = both('begin', "BEGIN ISOLATION LEVEL $level", level => $level);
 			# Sometimes the snapshot is taken while the table is still free.
 			return chance(0.3) ? ($begin, both('select', 'SELECT sum(v) FROM o')) : $begin;
@@ -240,14 +281,17 @@ sub step
 	return delete_step($e) if $r < 0.76;
 	return lock_step($e) if $r < 0.81;
 	return maintenance($e) if $r < 0.91;
+	return select_step($e) if $r < 0.96 && $e->{exact};
 	return setting($e) if $r < 0.93;
 	return cursor($e) if $r < 0.95;
 	return error_step($e) if $r < 0.96;
 	return { kind => 'finish', how => pick('COMMIT', 'COMMIT', 'ROLLBACK') } if $r < 0.963;
 	# What a rollback takes back, later statements still believe in.
 	return select_step($e) if $r < 0.99 && $$in && chance(0.7);
-	return ddl($e) if $r < 0.99;
-	return both('ddl', 'TRUNCATE t');
+	my $ddl = $r < 0.99 ? ddl($e) : both('ddl', 'TRUNCATE t');
+	# No level isolates from what TRUNCATE does; and other commands read and write
+	# strata's own tables.
+	return { %$ddl, $e->{exact} ? (level => 'READ COMMITTED') : () };
 }
 
 # ---- expressions ----
@@ -372,6 +416,13 @@ sub select_step
 		sub { "SELECT $out FROM (SELECT * FROM t ORDER BY $order LIMIT 7) t WHERE $where" },
 		sub { "SELECT t.$e->{key}[0] FROM t WHERE $where ORDER BY $order LIMIT 1", 1 },
 	);
+	# Of these every plan reads the whole table.
+	@query = (
+		sub { "SELECT $out FROM t WHERE $where" },
+		sub { "SELECT $out, $key FROM t WHERE $where ORDER BY $order LIMIT $limit", 1 },
+		sub { "SELECT count(*), min($m), sum(n) FROM t WHERE $where" },
+		sub { "SELECT $g, count(*) FROM t GROUP BY $g" },
+	) if $e->{exact};
 	my ($sql, $ordered) = pick(@query)->();
 	if (!$ordered && !$plain && chance(0.1))
 	{
@@ -395,7 +446,7 @@ sub lock_step
 	my ($e) = @_;
 	my $strength = pick('UPDATE', 'UPDATE', 'NO KEY UPDATE', 'SHARE', 'KEY SHARE');
 	my $wait = pick('', '', ' NOWAIT', ' SKIP LOCKED');
-	my $r = rand($e->{hot} ? 0.5 : 1);
+	my $r = rand($e->{hot} ? 0.5 : $e->{exact} ? 0.75 : 1);
 	my $key = key_list($e, 't');
 	return both('lock', "SELECT t.* FROM t WHERE " . key_is($e, undef, 't') . " FOR $strength$wait", single => 1) if $r < 0.5;
 	return both('lock', "SELECT t.* FROM t WHERE " . condition($e, 't') . " FOR $strength$wait") if $r < 0.75;
@@ -454,7 +505,7 @@ sub insert_values
 		@key{ @{ $e->{key} } } = key_exprs($e, $k);
 		push @rows, "($ord, " . join(', ', map { $_->{key} ? $key{ $_->{name} } : literal($_) } @cols) . ')';
 	}
-	my $nothing = chance(0.2);
+	my $nothing = !$e->{exact} && chance(0.2);
 	my $returning = $n == 1 && chance(0.3) ? ' RETURNING *' : '';
 	my ($s, $h);
 	if ($n == 1)
@@ -470,7 +521,7 @@ sub insert_values
 		$s = "INSERT INTO t ($names) $from" . ($nothing ? ' ON CONFLICT DO NOTHING' : '');
 		$h = $nothing ? $s : twin_insert($e, $names, $rows);
 	}
-	return { kind => 'insert', s => $s . $returning, h => $h . $returning, single => $n == 1, untagged => $n > 1 && !$nothing && $e->{mode} eq 'replace' };
+	return { kind => 'insert', s => $s . $returning, h => $h . $returning, single => $n == 1, may_fail => $e->{strict}, untagged => $n > 1 && !$nothing && $e->{mode} eq 'replace' };
 }
 
 sub insert_bulk
@@ -491,9 +542,9 @@ sub insert_bulk
 	my $replace = $e->{mode} eq 'replace';
 	if (chance(0.25))
 	{
-		return { kind => 'insert', copy => $from, s => "COPY t ($names) FROM STDIN", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => 1 };
+		return { kind => 'insert', copy => $from, s => "COPY t ($names) FROM STDIN", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => 1, may_fail => $e->{strict} };
 	}
-	if (chance(0.2))
+	if (!$e->{exact} && chance(0.2))
 	{
 		my $s = "INSERT INTO t ($names) $from ON CONFLICT DO NOTHING";
 		return both('insert', $s);
@@ -503,9 +554,9 @@ sub insert_bulk
 		# Rows that the table itself has.
 		my $n2 = join ', ', map { $_->{key} ? "t.$_->{name}" : can_do($_, 'n') && $_->{type} =~ /^int/ ? "t.$_->{name} / 2 AS $_->{name}" : "t.$_->{name}" } @cols;
 		my $r = "SELECT 1 AS ord, $n2 FROM t WHERE " . condition($e, 't');
-		return { kind => 'insert', s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => twin_insert($e, $names, $r), blind => 1 };
+		return { kind => 'insert', s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => twin_insert($e, $names, $r), blind => 1, may_fail => $e->{strict} };
 	}
-	return { kind => 'insert', s => "INSERT INTO t ($names) $from", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => $replace };
+	return { kind => 'insert', s => "INSERT INTO t ($names) $from", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => $replace, may_fail => $e->{strict} };
 }
 
 # ---- updates, deletes ----
@@ -535,14 +586,14 @@ sub rekey_some
 	my @columns = 0 .. $#{ $e->{key} };
 	my $pairs = join ', ', map { '(' . join(', ', key_exprs($e, $ks[$_]), key_exprs($e, $ks[ $n + $_ ])) . ')' } 0 .. $n - 1;
 	my $set = join ', ', map { "$e->{key}[$_] = m.b$_" } @columns;
-	$set .= ', ' . assignments($e) if chance(0.5);
+	$set .= ', ' . assignments($e) if chance(0.5) && !$e->{strict};
 	my $names = join ', ', (map { "a$_" } @columns), map { "b$_" } @columns;
 	my $on = join ' AND ', map { "t.$e->{key}[$_] = m.a$_" } @columns;
 	my $keys = join ', ', map { '(' . join(', ', $_, key_exprs($e, $ks[$_])) . ')' } 0 .. 2 * $n - 1;
 	my $key = join ', ', 'i', map { "c$_" } @columns;
 	my $same = join ' AND ', 'x.i < y.i', map { "x.c$_ = y.c$_" } @columns;
 	$on .= " AND NOT EXISTS (SELECT 1 FROM (VALUES $keys) x ($key) JOIN (VALUES $keys) y ($key) ON $same)";
-	return both('update', 'UPDATE ' . target($e) . " SET $set FROM (VALUES $pairs) m ($names) WHERE $on$back", rekey => 1);
+	return both('update', 'UPDATE ' . target($e) . " SET $set FROM (VALUES $pairs) m ($names) WHERE $on$back", may_fail => 1);
 }
 
 sub update_step
@@ -551,19 +602,22 @@ sub update_step
 	my $r = $e->{hot} ? pick(0, 0, $e->{narrow} ? 0 : 0.7) : rand($e->{narrow} ? 0.6 : 1);
 	my $on = join ' AND ', map { "t.$_ = u.$_" } @{ $e->{key} };
 	my $back = returning($e);
-	return both('update', "UPDATE " . target($e) . " SET " . assignments($e) . " WHERE " . key_is($e, undef, 't') . $back, single => 1) if $r < 0.35;
-	return both('update', "UPDATE " . target($e) . " SET " . assignments($e) . " WHERE " . condition($e, 't') . $back) if $r < 0.6;
+	my $target = target($e);
+	# See _ready in Differential.pm.
+	my %may = (may_fail => $e->{strict} || $target ne 't');
+	return both('update', "UPDATE $target SET " . assignments($e) . " WHERE " . key_is($e, undef, 't') . $back, single => 1, %may) if $r < 0.35;
+	return both('update', "UPDATE $target SET " . assignments($e) . " WHERE " . condition($e, 't') . $back, %may) if $r < 0.6;
 	if ($r < 0.75)
 	{
 		return rekey_some($e, $back) if chance(0.3);
 		my @to = key_exprs($e, random_k($e));
 		my $set = join ', ', map { "$e->{key}[$_] = $to[$_]" } 0 .. $#to;
 		$set .= ', ' . assignments($e) if chance(0.5);
-		return both('update', "UPDATE " . target($e) . " SET $set WHERE " . key_is($e, undef, 't') . $back, single => 1, rekey => 1);
+		return both('update', "UPDATE $target SET $set WHERE " . key_is($e, undef, 't') . $back, single => 1, %may);
 	}
-	return both('update', "UPDATE " . target($e) . " SET n = u.n + 1 FROM t u WHERE $on AND " . condition($e, 'u') . $back) if $r < 0.83;
-	return both('update', "UPDATE " . target($e) . " SET n = o.v FROM o WHERE o.i = t.n AND o.v > " . int(rand 30) . $back) if $r < 0.9;
-	return both('update', "UPDATE " . target($e) . " SET n = (SELECT max(u.n) FROM t u WHERE u.n < t.n) WHERE " . condition($e, 't') . $back) if $r < 0.95;
+	return both('update', "UPDATE $target SET n = u.n + 1 FROM t u WHERE $on AND " . condition($e, 'u') . $back, %may) if $r < 0.83;
+	return both('update', "UPDATE $target SET n = o.v FROM o WHERE o.i = t.n AND o.v > " . int(rand 30) . $back, %may) if $r < 0.9;
+	return both('update', "UPDATE $target SET n = (SELECT max(u.n) FROM t u WHERE u.n < t.n) WHERE " . condition($e, 't') . $back, %may) if $r < 0.95;
 	if ($r < 0.975)
 	{
 		my $key = join ' AND ', map { "$_ = r.$_" } @{ $e->{key} };
@@ -571,7 +625,7 @@ sub update_step
 			  . " LIMIT 8 LOOP BEGIN UPDATE t SET n = r.n + 1 WHERE $key; IF r.n % 4 = 0 THEN RAISE division_by_zero; END IF; "
 			  . 'IF r.n % 4 = 1 THEN DELETE FROM t WHERE ' . $key . '; END IF; EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END$$');
 	}
-	return both('update', "WITH c AS (UPDATE t SET n = n + 1 WHERE " . condition($e, 't') . ' RETURNING t.*) SELECT count(*), sum(n) FROM c');
+	return both('update', "WITH c AS (UPDATE t SET n = n + 1 WHERE " . condition($e, 't') . ' RETURNING t.*) SELECT count(*), sum(n) FROM c', %may);
 }
 
 sub delete_step
@@ -587,7 +641,7 @@ sub delete_step
 		my $names = join ', ', map { $_->{name} } @cols;
 		my $values = join ', ', map { $_->{name} eq 'n' ? 'n + 1' : $_->{name} } @cols;
 		my $sql = 'WITH d AS (DELETE FROM t WHERE ' . condition($e, 't') . " RETURNING *) INSERT INTO t ($names) SELECT $values FROM d";
-		return { kind => 'update', s => $sql, h => $sql . conflict($e) };
+		return { kind => 'update', s => $sql, h => $sql . conflict($e), may_fail => $e->{strict} };
 	}
 	return both('delete', "DELETE FROM " . target($e) . " WHERE " . key_is($e, undef, 't') . $back, single => 1) if $r < 0.4;
 	return both('delete', "DELETE FROM " . target($e) . " WHERE " . condition($e, 't') . $back) if $r < 0.6;
@@ -655,17 +709,17 @@ sub error_step
 	my $at = key_is($e, undef, 't');
 	return pick(
 		both('error', "INSERT INTO t ($list) VALUES (" . join(', ', ('NULL') x @key) . ')'),
-		both('error', "UPDATE " . target($e) . " SET $k = NULL WHERE $at", single => 1),
+		both('error', "UPDATE " . target($e) . " SET $k = NULL WHERE $at", single => 1, may_fail => 1),
 		both('error', "INSERT INTO t ($list, n) VALUES (" . join(', ', @key) . ", 'abc')"),
 		(both('error', "INSERT INTO t ($list, n) VALUES (" . join(', ', @key) . ", 5000)")) x ($e->{check} ? 1 : 0),
-		(both('error', "UPDATE " . target($e) . " SET n = 5000 WHERE $at", single => 1)) x ($e->{check} ? 1 : 0),
-		both('error', "UPDATE " . target($e) . " SET n = 1 / (n - n) WHERE $at", single => 1),
+		(both('error', "UPDATE " . target($e) . " SET n = 5000 WHERE $at", single => 1, may_fail => 1)) x ($e->{check} ? 1 : 0),
+		both('error', "UPDATE " . target($e) . " SET n = 1 / (n - n) WHERE $at", single => 1, may_fail => 1),
 		both('select', "SELECT 1 / (n - " . int(rand 80) . ") FROM t"),
 		both('error', 'SELECT nosuch FROM t'),
 		both('error', "INSERT INTO t (nosuch) VALUES (1)"),
 		both('error', "DELETE FROM " . target($e) . " WHERE n = 1 / (n - n)"),
 		both('error', "DO \$\$BEGIN UPDATE t SET n = n + 1 WHERE $at; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END\$\$", single => 1),
-		both('error', "DO \$\$BEGIN DELETE FROM t WHERE $at; BEGIN UPDATE t SET n = n + 1; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$"),
+		both('error', "DO \$\$BEGIN DELETE FROM t WHERE $at; BEGIN UPDATE t SET n = n + 1; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$", may_fail => $e->{strict}),
 	);
 }
 
@@ -694,7 +748,7 @@ sub ddl
 	}
 	if ($r < 0.6)
 	{
-		$col = pick(@{ $e->{keycols} }) if chance(0.2);
+		$col = pick(@{ $e->{keycols} }) if chance(0.2) && !$e->{exact};
 		my $old = $col->{name};
 		$col->{name} = ($col->{key} ? "k" : "") . "r$e->{serial}";
 		$e->{key} = [ map { $_ eq $old ? $col->{name} : $_ } @{ $e->{key} } ] if $col->{key};
