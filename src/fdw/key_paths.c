@@ -26,6 +26,12 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
+/*
+ * So many ranges are quick to go through, or keys to look up, while what wider
+ * ranges hold is only estimated, and more than was asked for.
+ */
+#define FEW_RANGES	16
+
 /* How many elements an array has, at least one. */
 static double
 array_length(PlannerInfo *root, Expr *array)
@@ -197,7 +203,7 @@ add_bounded_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined,
 /*
  * Scans in key order with these outer relations.  A range for each element of
  * an array, below each of the arrays before it, may be more than there are rows
- * in the wider ranges without that array, so those are tried, too.
+ * in the wider ranges without that array: where it is many, those are tried, too.
  */
 static void
 add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
@@ -228,6 +234,8 @@ add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
 
 		add_bounded_paths(root, rel, outer, joined, &bounds, &ranges, within ? &wider : NULL,
 						  is_lookup && bounds.nequal == info->key.natts);
+		if (ranges.count <= FEW_RANGES)
+			break;
 		bounds = fewer;
 		ranges = wider;
 	}
