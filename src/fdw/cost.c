@@ -291,6 +291,7 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 	double		hits = Max(ranges->share * info->base_rows, 1);
 	double		sorted = ranges->share * info->pending_rows;
 	double		pages = ranges_pages(info, ranges);
+	QualCost	exact;
 	Cost		startup = 0;
 	Cost		run = 0;
 
@@ -326,6 +327,9 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 	run += (hits + sorted) * cpu_tuple_cost;
 
 	add_qual_cost(root, rel, param_info, hits + sorted, rows, &startup, &run);
+	cost_qual_eval(&exact, ranges->exact, root);
+	startup -= exact.startup;
+	run -= exact.per_tuple * (hits + sorted);
 	*startup_cost = startup;
 	*total_cost = startup + run;
 }

@@ -66,12 +66,16 @@ match_ranges(PlannerInfo *root, RelOptInfo *rel, List *more_clauses, int max_arr
 	ListCell   *lc;
 
 	ranges->share = ranges->count = 1;
+	ranges->exact = NIL;
 	if (!strata_match_bounds(root, rel, &info->key, rel->baserestrictinfo, more_clauses,
 							 max_arrays, bounds))
 		return false;
 	ranges->share = clauselist_selectivity(root, bounds->rinfos, rel->relid, JOIN_INNER, NULL);
 	foreach (lc, bounds->arrays)
+	{
 		ranges->count *= array_length(root, list_nth(bounds->values, lfirst_int(lc)));
+		ranges->exact = lappend(ranges->exact, list_nth(bounds->rinfos, lfirst_int(lc)));
+	}
 	return true;
 }
 

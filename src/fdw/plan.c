@@ -519,6 +519,14 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 		exprs = list_copy(bounds.values);
 		foreach (lc, bounds.columns)
 			bound_attrs = lappend_int(bound_attrs, info->key.attnum[lfirst_int(lc)]);
+		/* looking for each row's key in a long array once more takes long */
+		foreach (lc, bounds.arrays)
+		{
+			RestrictInfo *rinfo = list_nth_node(RestrictInfo, bounds.rinfos, lfirst_int(lc));
+
+			used_clauses = lappend(used_clauses, rinfo);
+			recheck_quals = lappend(recheck_quals, rinfo->clause);
+		}
 	}
 	else if (best_path->fdw_private != NIL)
 	{
@@ -538,7 +546,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 		}
 	}
 
-	/* a clause that a lookup answers exactly need not be checked again */
+	/* a clause that a lookup or an array answers exactly need not be checked again */
 	foreach (lc, scan_clauses)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);

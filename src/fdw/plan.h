@@ -39,11 +39,12 @@ typedef struct StrataPlanInfo
 	double		zone_share;		/* of the row groups: what zone maps leave of them */
 } StrataPlanInfo;
 
-/* Ranges of the key, and the share of all keys that they hold. */
+/* Ranges of the key. */
 typedef struct StrataKeyRanges
 {
 	double		count;
-	double		share;
+	double		share;			/* of all keys, that they hold */
+	List	   *exact;			/* RestrictInfo: not checked again for their rows */
 } StrataKeyRanges;
 
 /*

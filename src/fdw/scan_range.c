@@ -4,9 +4,9 @@
  *	  Executing scans in key order, or of a range of keys.
  *
  * The plan says which key columns are bounded by which operators; their values
- * are evaluated when the scan (re)starts.  Of a null, or an array that holds
- * nothing else, no row can be found: none compares with it.  The bounded clauses stay with the executor, so nothing is
- * lost if more rows come than the bounds say.
+ * are evaluated when the scan (re)starts.  With a null, or an array that holds
+ * nothing else, no row compares.  The clauses stay with the executor, but for
+ * those of arrays, which are checked again when a newer version is met only.
  *
  * IDENTIFICATION
  *	  src/fdw/scan_range.c

@@ -136,7 +136,7 @@ extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *
 
 /*
  * Rows within bounds (by key column, ascending, = or = ANY before any array) in
- * key order, or backward.  Rows beyond the bounds may come, too.
+ * key order, or backward.
  */
 typedef struct StrataOrderedScan StrataOrderedScan;
 
