@@ -401,6 +401,15 @@ SELECT q, (compare(q)).* FROM unnest(ARRAY[
   'SELECT x, t.* FROM outers JOIN %t t ON t.a = ANY (xs) AND t.b = ANY (ys) AND t.c = ANY (cs) ORDER BY x, a, b, c',
   'SELECT x, t.* FROM outers, LATERAL (SELECT * FROM %t WHERE a = ANY (xs) AND b > x ORDER BY a DESC, b DESC, c DESC LIMIT 3) t ORDER BY x, a, b, c',
   'SELECT x, (SELECT sum(v) FROM %t WHERE a = ANY (xs) AND b = ANY (ys)) FROM outers ORDER BY x']) q;
+-- each element is looked for once, nulls never
+CREATE FUNCTION probes(query text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) ' || query INTO plan;
+	RETURN plan -> 0 -> 'Plan' ->> 'Index Probes';
+END $$;
+SELECT probes('SELECT * FROM k WHERE a = ANY (''{7,5,7,NULL,5}'')'), probes('SELECT * FROM k WHERE a IN (5, 9, 5) AND b IN (3, 4, NULL, 3) AND c > ''c5'''),
+       probes('SELECT * FROM k WHERE a IN (5, 9, 5) AND b IN (1, 2, NULL) AND c = ''c2'''), probes('SELECT * FROM k WHERE a = ANY (''{NULL}'')');
 -- 10,000 elements are as right as two, and no range each when there are fewer rows
 SELECT q, (compare(q)).rows, (compare(q)).same FROM unnest(ARRAY[
   'SELECT * FROM %t WHERE a = ANY (ARRAY(SELECT g % 5000 * 3 FROM generate_series(1, 10000) g)) ORDER BY a, b, c',

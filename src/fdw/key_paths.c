@@ -162,7 +162,9 @@ key_pathkeys(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, bool back
 
 /*
  * Scans in key order with these outer relations and bounds: for each order that
- * is of use, and without one unless lookups find the same rows.
+ * is of use, and without one unless lookups find the same rows.  Lookups of
+ * several keys are not rivalled for the order alone: they read no other pending
+ * keys, and lock none.
  */
 static void
 add_bounded_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined,
@@ -177,7 +179,9 @@ add_bounded_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined,
 	Cost		total_cost;
 	bool		added = false;
 
-	if (joined && (bounds->nequal == 0 || is_lookup))
+	if (joined && bounds->nequal == 0)
+		return;
+	if (is_lookup && (joined || narrays > 0))
 		return;
 	strata_cost_range(root, rel, param_info, ranges, wider, rows, &startup_cost, &total_cost);
 
