@@ -301,6 +301,132 @@ RESET enable_hashjoin;
 RESET enable_mergejoin;
 SELECT count(*), sum(v) FROM ca CROSS JOIN cb JOIN ch c ON c.a = ca.a AND c.b = cb.b;
 
+-- arrays on any column of a key, against a heap twin: each element, or
+-- combination of them, is a range of keys or a lookup
+CREATE FOREIGN TABLE k (a int NOT NULL, b int8 NOT NULL, c text NOT NULL, v int, w text) SERVER strata
+  OPTIONS (key 'a,b,c', row_group_rows '2000', auto_merge 'off');
+CREATE TABLE kh (a int, b int8, c text, v int, w text, PRIMARY KEY (a, b, c));
+INSERT INTO kh SELECT g / 100, g / 10 % 10, 'c' || g % 10, g, repeat('w', g % 50) FROM generate_series(0, 19999) g;
+INSERT INTO k SELECT * FROM kh ORDER BY v;
+CALL strata.drain('k');
+-- pending: rows changed, deleted, moved and new
+CREATE PROCEDURE twice(command text) LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE replace(command, '%t', 'k');
+	EXECUTE replace(command, '%t', 'kh');
+END $$;
+CALL twice('UPDATE %t SET v = -v WHERE v % 30 = 7');
+CALL twice('DELETE FROM %t WHERE v % 30 = 8');
+CALL twice('UPDATE %t SET a = a + 1000 WHERE a = 6');
+CALL twice('INSERT INTO %t SELECT a, 77, ''new'', a, ''new'' FROM generate_series(1, 300) a');
+ANALYZE k, kh;
+-- how the store finds the rows of a query, and whether they are the heap's
+CREATE FUNCTION compare(query text, OUT how text, OUT rows bigint, OUT same bool) LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+	a text[];
+	b text[];
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || replace(query, '%t', 'k') LOOP
+		how := coalesce(how, substring(line FROM '(?:Key Lookup|Key Range|Scan): .*'));
+	END LOOP;
+	EXECUTE format('SELECT array_agg(q::text) FROM (%s) q', replace(query, '%t', 'k')) INTO a;
+	EXECUTE format('SELECT array_agg(q::text) FROM (%s) q', replace(query, '%t', 'kh')) INTO b;
+	rows := cardinality(a);
+	same := a IS NOT DISTINCT FROM b;
+END $$;
+CREATE TABLE outers (x int, xs int[], ys int8[], cs varchar[]);
+INSERT INTO outers VALUES (3, '{5,7,5,NULL}', '{3,77}', '{c1,new}'), (5, '{}', '{1}', NULL), (7, NULL, '{2}', '{c2}'), (1, '{NULL}', NULL, '{}'), (4, '{199,1006,-1}', '{4,5}', '{c4,c5,c4}');
+ANALYZE outers;
+CREATE TABLE queries AS SELECT * FROM unnest(ARRAY[
+  'a IN (5, 6, 199)', 'a = ANY (''{7,5,7,NULL,5}'')', 'a = ANY (''{}'')', 'a = ANY (''{NULL,NULL}'')', 'a = ANY (NULL::int[])', 'a IN (-5, 5000)', 'a = ANY (''[3:4][1:2]={{5,9},{5,8}}'')',
+  'a = ANY (''{5,9,6000000000}''::int8[])', 'a = ANY (''{5,9}''::int2[])', 'a IN (5, 9) AND b = 3', 'a IN (5, 9, 1006) AND b > 6', 'a IN (5, 9) AND b BETWEEN 3::int2 AND 4', 'a IN (5, 9) AND b IN (77, 3, 3)',
+  'a = 5 AND b IN (77, 3)', 'a = 5 AND b = ANY (''{3,NULL,4}''::int2[])', 'a = 5 AND b IN (3, 4) AND c > ''c7''', 'a IN (5, 9) AND b IN (3, 4) AND c = ''c5''', 'a IN (5, 9) AND b IN (77, 4) AND c IN (''c5'', ''new'', ''c5'')',
+  'a IN (5, 9) AND b = 3 AND c = ANY (''{c1,c8}''::varchar[])', 'a IN (5, 9) AND b = ANY (''{}'') AND c = ''c1''', 'a IN (5, 9) AND b = ANY (''{NULL}'') AND c = ''c1''', 'a = 5 AND b = 3 AND c IN (''c5'', ''c8'')',
+  'a IN (5, 9) AND a > 5', 'a IN (5, 9) AND a = 9', 'a IN (5, 9) AND a IN (9, 10)', 'a IN (5, 9) AND v > 0', 'a = ANY (ARRAY(SELECT x FROM outers))', 'a IN (5, 9) AND c LIKE ''c%''',
+  -- not ours
+  'b IN (3, 4)', 'a > 190 AND b IN (3, 4)', 'a <> ALL (''{5}'')', 'a = ANY (''{5.0,5.5}''::numeric[])']) WITH ORDINALITY q (condition, n);
+SELECT condition, (compare(format('SELECT * FROM %%t WHERE %s ORDER BY a, b, c', condition))).* FROM queries ORDER BY n;
+CREATE FUNCTION differing() RETURNS TABLE (q text) LANGUAGE sql AS $$
+	SELECT condition FROM queries, unnest(ARRAY['SELECT * FROM %%t WHERE %s ORDER BY a, b, c', 'SELECT * FROM %%t WHERE %s ORDER BY a DESC, b DESC, c DESC LIMIT 7', 'SELECT a, c FROM %%t WHERE %s ORDER BY a, b, c',
+		'SELECT * FROM (SELECT * FROM %%t WHERE %s OFFSET 0) q ORDER BY a, b, c', 'SELECT count(*), sum(v) FROM %%t WHERE %s']) f
+	WHERE NOT (compare(format(f, condition))).same
+$$;
+-- in either order, and in none
+SELECT compare('SELECT a, b, v FROM %t WHERE a IN (9, 5) ORDER BY a DESC, b DESC, c DESC LIMIT 3'), planned('SELECT a, b, v FROM k WHERE a IN (9, 5) ORDER BY a DESC, b DESC, c DESC LIMIT 3');
+SELECT a, b, v FROM k WHERE a IN (9, 5) AND b < 2 ORDER BY a DESC, b DESC, c DESC LIMIT 3;
+SELECT * FROM differing();
+-- own rows that are not committed
+BEGIN;
+CALL twice('UPDATE %t SET v = v + 1000000 WHERE a IN (5, 8, 199) AND b IN (3, 4)');
+CALL twice('DELETE FROM %t WHERE a IN (9, 7) AND b = 4');
+CALL twice('INSERT INTO %t VALUES (5, 3, ''own'', 0), (8, -1, ''own'', 0)');
+SELECT * FROM differing();
+SELECT (compare('SELECT * FROM %t WHERE a IN (5, 8, 9) AND b IN (-1, 3, 4) ORDER BY a, b, c')).*;
+ROLLBACK;
+-- a cursor sees what it saw
+BEGIN;
+DECLARE cur CURSOR FOR SELECT a, b, v FROM k WHERE a IN (5, 9) AND b = 3 ORDER BY a, b, c;
+FETCH 2 FROM cur;
+DELETE FROM k WHERE a IN (5, 9);
+FETCH 2 FROM cur;
+MOVE FORWARD ALL IN cur;
+SELECT count(*) FROM k WHERE a IN (5, 9) AND b = 3;
+ROLLBACK;
+-- rows that are locked, changed and deleted
+SELECT planned('UPDATE k SET v = 0 WHERE a IN (5, 9) AND b IN (3, 4) RETURNING *');
+BEGIN;
+SELECT count(*), sum(v) FROM (SELECT * FROM k WHERE a IN (5, 9) AND b = 3 FOR UPDATE) q;
+CALL twice('WITH u AS (UPDATE %t SET v = v * 2, a = a + 2000 WHERE a IN (20, 22) RETURNING *) INSERT INTO outers SELECT a, NULL, array_agg(v::int8 ORDER BY v), NULL FROM u GROUP BY a ORDER BY a');
+CALL twice('WITH d AS (DELETE FROM %t WHERE a = ANY (''{30,NULL,31,30}'') AND b IN (1, 2) RETURNING *) INSERT INTO outers SELECT a, NULL, array_agg(v::int8 ORDER BY v), NULL FROM d GROUP BY a ORDER BY a');
+SELECT x, count(*), count(DISTINCT ys) FROM outers WHERE x > 20 GROUP BY x ORDER BY x;
+SELECT (compare('SELECT * FROM %t WHERE a IN (20, 2020, 2022, 30, 31) ORDER BY a, b, c')).*;
+ROLLBACK;
+-- parameters, and outer rows: their arrays, too, null and empty ones
+SET plan_cache_mode = force_generic_plan;
+PREPARE prefixes (int[], int8) AS SELECT count(*), sum(v) FROM k WHERE a = ANY ($1) AND b = $2;
+EXPLAIN (COSTS OFF) EXECUTE prefixes('{5,6}', 3);
+EXECUTE prefixes('{5,NULL,9,5}', 3);
+EXECUTE prefixes('{}', 3);
+EXECUTE prefixes(NULL, 3);
+EXECUTE prefixes('{5}', NULL);
+PREPARE combinations (int[], int8[], text[]) AS SELECT count(*), sum(v) FROM k WHERE a = ANY ($1) AND b = ANY ($2) AND c = ANY ($3);
+EXPLAIN (COSTS OFF) EXECUTE combinations('{5,6}', '{3}', '{c1}');
+EXECUTE combinations('{5,9,5}', '{3,77,NULL}', '{new,c1}');
+EXECUTE combinations('{5,9,5}', '{}', '{new,c1}');
+EXECUTE combinations('{5,9,5}', '{3,77,NULL}', NULL);
+RESET plan_cache_mode;
+SELECT q, (compare(q)).* FROM unnest(ARRAY[
+  'SELECT x, t.* FROM outers JOIN %t t ON t.a = ANY (xs) ORDER BY x, a, b, c', 'SELECT x, t.* FROM outers LEFT JOIN %t t ON t.a = ANY (xs) AND t.b = x ORDER BY x, a, b, c',
+  'SELECT x, t.* FROM outers JOIN %t t ON t.a = ANY (xs) AND t.b = ANY (ys) AND t.c = ANY (cs) ORDER BY x, a, b, c',
+  'SELECT x, t.* FROM outers, LATERAL (SELECT * FROM %t WHERE a = ANY (xs) AND b > x ORDER BY a DESC, b DESC, c DESC LIMIT 3) t ORDER BY x, a, b, c',
+  'SELECT x, (SELECT sum(v) FROM %t WHERE a = ANY (xs) AND b = ANY (ys)) FROM outers ORDER BY x']) q;
+-- each element is looked for once, nulls never
+CREATE FUNCTION probes(query text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) ' || query INTO plan;
+	RETURN plan -> 0 -> 'Plan' ->> 'Index Probes';
+END $$;
+SELECT probes('SELECT * FROM k WHERE a = ANY (''{7,5,7,NULL,5}'')'), probes('SELECT * FROM k WHERE a IN (5, 9, 5) AND b IN (3, 4, NULL, 3) AND c > ''c5'''),
+       probes('SELECT * FROM k WHERE a IN (5, 9, 5) AND b IN (1, 2, NULL) AND c = ''c2'''), probes('SELECT * FROM k WHERE a = ANY (''{NULL}'')');
+-- 10,000 elements are as right as two, and no range each when there are fewer rows
+SELECT q, (compare(q)).rows, (compare(q)).same FROM unnest(ARRAY[
+  'SELECT * FROM %t WHERE a = ANY (ARRAY(SELECT g % 5000 * 3 FROM generate_series(1, 10000) g)) ORDER BY a, b, c',
+  'SELECT * FROM %t WHERE a IN (5, 9) AND b = ANY (ARRAY(SELECT generate_series(-5000, 5000))) ORDER BY a, b, c',
+  'SELECT * FROM %t WHERE a = 5 AND b = 3 AND c = ANY (ARRAY(SELECT ''c'' || g FROM generate_series(1, 10000) g)) ORDER BY a, b, c']) q;
+CREATE FUNCTION long_array(text) RETURNS text LANGUAGE sql AS $$ SELECT format('''{%s}''::%s', string_agg(g::text, ','), $1) FROM generate_series(1, 10000) g $$;
+SELECT regexp_replace((compare('SELECT * FROM %t WHERE a = ANY (' || long_array('int[]') || ')')).how, '{.*}', '{...}') AS most,
+       (compare('SELECT * FROM %t WHERE a IN (5, 9) AND b = ANY (' || long_array('int8[]') || ')')).how AS fewer;
+-- without the index, and when all is merged
+SELECT strata.drop_key_index('k');
+SELECT * FROM differing();
+SELECT (compare('SELECT * FROM %t WHERE a IN (5, 9) ORDER BY a, b, c')).*, (compare('SELECT * FROM %t WHERE a IN (5, 9) AND b IN (3, 4) AND c IN (''c1'', ''c8'') ORDER BY a, b, c')).*;
+EXECUTE prefixes('{5,NULL,9,5}', 3);
+CALL strata.drain('k');
+SELECT strata.has_key_index('k');
+SELECT * FROM differing();
+EXECUTE prefixes('{5,NULL,9,5}', 3);
 -- estimates: one row a key before any ANALYZE, and the table's size
 CREATE FUNCTION estimate(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json;

@@ -78,7 +78,7 @@ extern void strata_keyindex_probe_end(StrataIndexProbe *probe);
 
 /*
  * "key column operator value" with an operator of the column's B-tree family:
- * its strategy, function and right-hand type.
+ * its strategy, function and right-hand type.  Or "key column = ANY (value)".
  */
 typedef struct StrataBound
 {
@@ -87,12 +87,15 @@ typedef struct StrataBound
 	RegProcedure proc;
 	Oid			subtype;
 	Datum		value;			/* never null */
+	Datum	   *elements;		/* of an array, ascending, distinct, none null; or NULL */
+	int			nelements;
 } StrataBound;
 
 /*
- * Entries within bounds (by column, ascending), in key order or backward.  The
- * key values are valid until the next call.  TIDs as of a probe.  No page is
- * held between two calls.
+ * Entries within bounds (by column, ascending), in key order or backward.  For
+ * the order, a column before one with an array has = or = ANY.  The key values
+ * are valid until the next call.  TIDs as of a probe.  No page is held between
+ * two calls.
  */
 typedef struct StrataIndexRange StrataIndexRange;
 

@@ -202,7 +202,8 @@ strata_keyindex_range_begin(Relation storage, Oid index, const StrataBound *boun
 	range->direction = backward ? BackwardScanDirection : ForwardScanDirection;
 	range->keys = palloc(Max(nbounds, 1) * sizeof(ScanKeyData));
 	for (int i = 0; i < nbounds; i++)
-		ScanKeyEntryInitialize(&range->keys[i], 0, (AttrNumber) (bounds[i].column + 1),
+		ScanKeyEntryInitialize(&range->keys[i], bounds[i].elements ? SK_SEARCHARRAY : 0,
+							   (AttrNumber) (bounds[i].column + 1),
 							   (StrategyNumber) bounds[i].strategy, bounds[i].subtype,
 							   range->index->rd_indcollation[bounds[i].column],
 							   bounds[i].proc, bounds[i].value);

@@ -181,12 +181,67 @@ loop_count(PlannerInfo *root, Relids outer)
 	return Max(loops, 1);
 }
 
+static double
+index_pages(const StrataPlanInfo *info)
+{
+	return ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) / (BLCKSZ * INDEX_FILL));
+}
+
+/* Reading so many pages of the key index, each of so many times. */
+static Cost
+index_cost(const StrataPlanInfo *info, double touched, double loops)
+{
+	double		pages = index_pages(info);
+
+	return touch_cost(pages_touched(touched * loops, pages), pages) / loops;
+}
+
+/* Pages of the key index that ranges take. */
+static double
+ranges_pages(const StrataPlanInfo *info, const StrataKeyRanges *ranges)
+{
+	return Max(ceil(ranges->share * index_pages(info)), ranges->count);
+}
+
+/* Reading and decoding the columns needed of hits base rows from anywhere. */
+static Cost
+scattered_cost(const StrataPlanInfo *info, double hits, double loops)
+{
+	double		pages = ceil(info->base_stored * strata_needed_fraction(info) / BLCKSZ);
+	double		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ), pages);
+
+	return touch_cost(touched, pages) / loops + scattered_decode_cost(info, hits, loops);
+}
+
+/*
+ * The same of the base rows within ranges of the key.  Where rows lie in the
+ * order of the key, each range is in one place, of which at least one vector is
+ * decoded for each column.
+ */
+static Cost
+ranges_cost(const StrataPlanInfo *info, const StrataKeyRanges *ranges, double loops)
+{
+	double		fraction = strata_needed_fraction(info);
+	double		pages = ceil(info->base_stored * fraction / BLCKSZ);
+	double		more = ranges->count - 1;
+	Cost		spread = scattered_cost(info, Max(ranges->share * info->base_rows, 1), loops);
+	Cost		dense = seq_page_cost * ceil(ranges->share * pages) + random_page_cost * more;
+
+	dense += DECODE_PAGE_COST * seq_page_cost / BLCKSZ *
+		(ranges->share * info->base_raw * fraction + more * info->needed_columns * VECTOR_BYTES);
+	return spread + info->correlation * (Min(dense, spread) - spread);
+}
+
+/*
+ * Looking up so many keys, which all lie in wider ranges, those that the clauses
+ * without one of the arrays leave; NULL: anywhere.
+ */
 void
 strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double keys,
-			double rows, Cost *startup_cost, Cost *total_cost)
+				   const StrataKeyRanges *wider, double rows, Cost *startup_cost,
+				   Cost *total_cost)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
-	double		fraction = strata_needed_fraction(info);
 	double		loops = param_info ? loop_count(root, param_info->ppi_req_outer) : 1;
 	double		base_share = info->base_rows / Max(info->base_rows + info->pending_rows, 1);
 	Cost		startup = 0;
@@ -195,18 +250,16 @@ strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info
 	run += keys * PROBE_OPERATORS * cpu_operator_cost;
 	if (info->base_rows > 0)
 	{
-		double		index_pages = ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) /
-									   (BLCKSZ * INDEX_FILL));
-		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
 		double		hits = Min(keys * base_share, info->base_rows);
-		double		touched;
+		double		pages = keys;
+		Cost		fetch = scattered_cost(info, hits, loops);
 
-		touched = pages_touched(keys * loops, index_pages);
-		run += touch_cost(touched, index_pages) / loops;
-		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ), data_pages);
-		run += touch_cost(touched, data_pages) / loops;
-
-		run += scattered_decode_cost(info, hits, loops);
+		if (wider != NULL)
+		{
+			pages = Min(pages, ranges_pages(info, wider));
+			fetch = Min(fetch, ranges_cost(info, wider, loops));
+		}
+		run += index_cost(info, pages, loops) + fetch;
 	}
 	run += rows * cpu_tuple_cost;
 
@@ -225,49 +278,48 @@ sort_cost(double rows)
 }
 
 /*
- * A scan in key order of the share of all keys that is within bounds.  All
- * pending keys are read first, and the rows within bounds sorted.
+ * A scan in key order of ranges, which lie in wider ones as keys looked up do.
+ * All pending keys are read first, and the rows within bounds sorted.
  */
 void
-strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info, double share,
-						 double rows, Cost *startup_cost, Cost *total_cost)
+strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
+				  const StrataKeyRanges *ranges, const StrataKeyRanges *wider, double rows,
+				  Cost *startup_cost, Cost *total_cost)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
-	double		fraction = strata_needed_fraction(info);
 	double		loops = param_info ? loop_count(root, param_info->ppi_req_outer) : 1;
-	double		hits = Max(share * info->base_rows, 1);
-	double		index_pages = ceil(info->base_rows * (info->key_width + INDEX_ENTRY_BYTES) /
-								   (BLCKSZ * INDEX_FILL));
-	double		sorted = share * info->pending_rows;
+	double		hits = Max(ranges->share * info->base_rows, 1);
+	double		sorted = ranges->share * info->pending_rows;
+	double		pages = ranges_pages(info, ranges);
+	QualCost	exact;
 	Cost		startup = 0;
 	Cost		run = 0;
 
 	if (info->pending_rows > 0)
 	{
 		/* the keys of all, the other columns of those within bounds */
-		double		width = info->key_width + share * info->needed_width;
+		double		width = info->key_width + ranges->share * info->needed_width;
 
 		startup += pending_cost(info, Min(width / Max(info->all_width, 1), 1), sorted);
-		startup += info->pending_rows * KEY_OPERATORS * cpu_operator_cost + sort_cost(sorted);
+		startup += info->pending_rows * cpu_operator_cost *
+			(KEY_OPERATORS + log(ranges->count) / log(2));
+		startup += sort_cost(sorted);
 		run += hits * SUPERSEDE_OPERATORS * cpu_operator_cost;
 	}
 	startup += PROBE_OPERATORS * cpu_operator_cost;
-	run += touch_cost(pages_touched(ceil(share * index_pages) * loops, index_pages),
-					  index_pages) /
-		   loops;
+	run += (ranges->count - 1) * PROBE_OPERATORS * cpu_operator_cost;
+	if (wider != NULL)
+		pages = Min(pages, ranges_pages(info, wider));
+	run += index_cost(info, pages, loops);
 	run += hits * cpu_index_tuple_cost;
 
 	if (!info->keys_only)
 	{
-		double		data_pages = ceil(info->base_stored * fraction / BLCKSZ);
-		double		touched = pages_touched(hits * loops * Max(1, info->needed_width / BLCKSZ),
-											data_pages);
-		Cost		spread = touch_cost(touched, data_pages) / loops +
-			scattered_decode_cost(info, hits, loops);
-		Cost		dense = seq_page_cost * ceil(share * data_pages) +
-			DECODE_PAGE_COST * seq_page_cost * share * info->base_raw * fraction / BLCKSZ;
+		Cost		fetch = ranges_cost(info, ranges, loops);
 
-		run += spread + info->correlation * (Min(dense, spread) - spread);
+		if (wider != NULL)
+			fetch = Min(fetch, ranges_cost(info, wider, loops));
+		run += fetch;
 		run += hits * cpu_operator_cost *
 			(FETCH_OPERATORS +
 			 info->needed_columns * (1 + (1 - info->correlation) * SCATTER_OPERATORS));
@@ -275,6 +327,9 @@ strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 	run += (hits + sorted) * cpu_tuple_cost;
 
 	add_qual_cost(root, rel, param_info, hits + sorted, rows, &startup, &run);
+	cost_qual_eval(&exact, ranges->exact, root);
+	startup -= exact.startup;
+	run -= exact.per_tuple * (hits + sorted);
 	*startup_cost = startup;
 	*total_cost = startup + run;
 }

@@ -254,8 +254,6 @@ strata_count_plan(ForeignPath *path, const StrataPlanInfo *info, List *tlist)
 		/* other lists stay empty */
 		if (i == STRATA_SCAN_LAYER)
 			value = (Node *) makeInteger(info->layer);
-		else if (i == STRATA_SCAN_LOOKUP_ARRAY)
-			value = (Node *) makeInteger(-1);
 		else if (i == STRATA_SCAN_OPERATION)
 			value = (Node *) makeInteger(CMD_SELECT);
 		else if (i == STRATA_SCAN_RANGE_DIRECTION)

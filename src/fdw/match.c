@@ -80,11 +80,13 @@ is_key_equality(const StrataKey *key, int column, Oid op, bool array, bool *hash
 	if (strategy != BTEqualStrategyNumber || lefttype != opcintype || !op_strict(op))
 		return false;
 
-	/* an array's elements are sorted to find equal ones */
+	/* an array's elements are sorted to find equal ones, and keys among them */
 	if (array &&
 		(IsPolymorphicType(righttype) ||
 		 !OidIsValid(get_opfamily_proc(key->btree_opfamily[column],
-									   righttype, righttype, BTORDER_PROC))))
+									   righttype, righttype, BTORDER_PROC)) ||
+		 !OidIsValid(get_opfamily_proc(key->btree_opfamily[column],
+									   lefttype, righttype, BTORDER_PROC))))
 		return false;
 
 	*hashable =
@@ -180,48 +182,49 @@ is_better(const StrataKeyMatch *a, const StrataKeyMatch *b)
 }
 
 /*
- * Do the clauses of both lists fix every key column, at most one of them by
- * = ANY?  Fills matches if so.
+ * The best clause of both lists that fixes a key column; false if there is none.
+ */
+static bool
+match_column(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column, List *clauses,
+			 List *more_clauses, StrataKeyMatch *best)
+{
+	bool		found = false;
+
+	for (int i = 0; i < 2; i++)
+	{
+		ListCell   *lc;
+
+		foreach (lc, i == 0 ? clauses : more_clauses)
+		{
+			StrataKeyMatch match;
+
+			if (strata_match_key_clause(root, rel, key, column, lfirst_node(RestrictInfo, lc),
+										&match) &&
+				(!found || is_better(&match, best)))
+			{
+				*best = match;
+				found = true;
+			}
+		}
+	}
+	return found;
+}
+
+/*
+ * Do the clauses of both lists fix every key column?  Fills matches if so.
  */
 bool
 strata_match_key(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, List *clauses,
 				 List *more_clauses, StrataKeyMatches *matches)
 {
-	matches->array = -1;
 	if (key->natts == 0)
 		return false;
 
 	for (int column = 0; column < key->natts; column++)
 	{
-		StrataKeyMatch *best = &matches->column[column];
-		bool		found = false;
-
-		for (int i = 0; i < 2; i++)
-		{
-			ListCell   *lc;
-
-			foreach (lc, i == 0 ? clauses : more_clauses)
-			{
-				StrataKeyMatch match;
-
-				if (strata_match_key_clause(root, rel, key, column,
-											lfirst_node(RestrictInfo, lc), &match) &&
-					(!found || is_better(&match, best)))
-				{
-					*best = match;
-					found = true;
-				}
-			}
-		}
-
-		if (!found)
+		if (!match_column(root, rel, key, column, clauses, more_clauses,
+						  &matches->column[column]))
 			return false;
-		if (best->array)
-		{
-			if (matches->array >= 0)
-				return false;
-			matches->array = column;
-		}
 	}
 
 	return true;
@@ -361,9 +364,29 @@ derived_conditions(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int
 }
 
 /*
- * Add to bounds what a clause, or what follows from it, says of a key column.
- * An equality takes the place of what was found of the column before; true
- * when there is one.
+ * Add "column operator value" to bounds.  An equality takes the place of what
+ * was found of the column before.
+ */
+static void
+add_bound(StrataKeyBounds *bounds, int column, Oid op, bool equality, Expr *value,
+		  RestrictInfo *rinfo)
+{
+	while (equality && bounds->columns != NIL && llast_int(bounds->columns) == column)
+	{
+		bounds->columns = list_delete_last(bounds->columns);
+		bounds->ops = list_delete_last(bounds->ops);
+		bounds->values = list_delete_last(bounds->values);
+		bounds->rinfos = list_delete_last(bounds->rinfos);
+	}
+	bounds->columns = lappend_int(bounds->columns, column);
+	bounds->ops = lappend_oid(bounds->ops, op);
+	bounds->values = lappend(bounds->values, value);
+	bounds->rinfos = lappend(bounds->rinfos, rinfo);
+}
+
+/*
+ * Add to bounds what a clause, or what follows from it, says of a key column;
+ * true when it is an equality.
  */
 static bool
 add_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
@@ -375,18 +398,7 @@ add_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
 
 	if (match_bound(root, rel, key, column, rinfo, &op, &strategy, &value))
 	{
-		while (strategy == BTEqualStrategyNumber && bounds->columns != NIL &&
-			   llast_int(bounds->columns) == column)
-		{
-			bounds->columns = list_delete_last(bounds->columns);
-			bounds->ops = list_delete_last(bounds->ops);
-			bounds->values = list_delete_last(bounds->values);
-			bounds->rinfos = list_delete_last(bounds->rinfos);
-		}
-		bounds->columns = lappend_int(bounds->columns, column);
-		bounds->ops = lappend_oid(bounds->ops, op);
-		bounds->values = lappend(bounds->values, value);
-		bounds->rinfos = lappend(bounds->rinfos, rinfo);
+		add_bound(bounds, column, op, strategy == BTEqualStrategyNumber, value, rinfo);
 		return strategy == BTEqualStrategyNumber;
 	}
 
@@ -405,12 +417,14 @@ add_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
 
 /*
  * What the clauses of both lists say of the key's leading columns: equalities,
- * then the bounds of one more column.  False if they say nothing.
+ * by so many arrays at most, then the bounds of one more column.  False if they
+ * say nothing.
  */
 bool
 strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, List *clauses,
-					List *more_clauses, StrataKeyBounds *bounds)
+					List *more_clauses, int max_arrays, StrataKeyBounds *bounds)
 {
+	StrataKeyMatch match;
 	bool		equal = true;
 
 	memset(bounds, 0, sizeof(StrataKeyBounds));
@@ -429,8 +443,16 @@ strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, Li
 					break;
 			}
 		}
-		if (column == 0)
-			bounds->equality = equal;
+		if (!equal && list_length(bounds->arrays) < max_arrays &&
+			match_column(root, rel, key, column, clauses, more_clauses, &match))
+		{
+			Assert(match.array);
+			add_bound(bounds, column, match.op, true, match.value, match.rinfo);
+			bounds->arrays = lappend_int(bounds->arrays, list_length(bounds->columns) - 1);
+			equal = true;
+		}
+		if (equal)
+			bounds->nequal++;
 	}
 	return bounds->columns != NIL;
 }

@@ -4,12 +4,13 @@
  *	  Estimates, paths and plans of scans.
  *
  * A scan in key order follows the key index, from one bound of the key to
- * another where clauses say any, and merges the pending rows in.  Otherwise, a
- * scan reads everything (projected to the columns needed, passing over row
- * groups that zone maps exclude) or looks up keys.  Keys are looked up when
- * clauses fix every key column: by values known when the scan starts, by the
- * elements of an array, or by the rows of outer relations.  enable_seqscan
- * discourages the first kind, enable_indexscan the other two.
+ * another where clauses say any, through one such range after the other where
+ * they say = ANY, and merges the pending rows in.  Otherwise, a scan reads
+ * everything (projected to the columns needed, passing over row groups that
+ * zone maps exclude) or looks up keys.  Keys are looked up when clauses fix
+ * every key column: by values known when the scan starts, by the elements of
+ * arrays, or by the rows of outer relations.  enable_seqscan discourages the
+ * scan that reads everything, enable_indexscan the other two.
  *
  * Sizes come from the shard pages and the manifest, never from walking the
  * log.  pg_class only says how many live rows there were per stored byte when
@@ -51,13 +52,6 @@
 #include "utils/selfuncs.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-
-/*
- * ForeignPath.fdw_private: NIL for a scan, one integer for a lookup, two for a
- * scan in key order, of which the second is the direction.
- */
-#define LOOKUP_PATH		list_make1(makeInteger(1))
-#define RANGE_PATH(direction)	list_make2(makeInteger(1), makeInteger(direction))
 
 /*
  * How much there is, by the manifest this backend would read under its
@@ -223,15 +217,6 @@ add_key_uniqueness(RelOptInfo *rel, const StrataKey *key)
 	rel->indexlist = lappend(rel->indexlist, index);
 }
 
-/* Keys that a matched lookup asks for. */
-static double
-lookup_keys(PlannerInfo *root, const StrataKeyMatches *matches)
-{
-	if (matches->array < 0)
-		return 1;
-	return strata_array_length(root, (Node *) matches->column[matches->array].value);
-}
-
 void
 strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid)
 {
@@ -274,7 +259,7 @@ strataGetForeignRelSize(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntable
 
 	/* columns of a composite key are anything but independent */
 	if (strata_match_key(root, baserel, &info->key, baserel->baserestrictinfo, NIL, &matches))
-		baserel->rows = clamp_row_est(Min(baserel->rows, lookup_keys(root, &matches)));
+		baserel->rows = clamp_row_est(Min(baserel->rows, strata_lookup_keys(root, &info->key, &matches)));
 }
 
 /*
@@ -459,160 +444,17 @@ add_partial_scan_path(PlannerInfo *root, RelOptInfo *rel)
 	add_partial_path(rel, (Path *) path);
 }
 
-/* A lookup with these outer relations, if they fix the key. */
-static void
-add_lookup_path(PlannerInfo *root, RelOptInfo *rel, Relids outer)
-{
-	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
-	ParamPathInfo *param_info = get_baserel_parampathinfo(root, rel, outer);
-	StrataKeyMatches matches;
-	double		keys;
-	double		rows;
-	Cost		startup_cost;
-	Cost		total_cost;
-
-	if (!strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
-						  param_info ? param_info->ppi_clauses : NIL, &matches))
-		return;
-
-	keys = lookup_keys(root, &matches);
-	if (param_info != NULL)
-	{
-		/* paths with the same outer relations must agree on it */
-		param_info->ppi_rows = clamp_row_est(Min(param_info->ppi_rows, keys));
-		rows = param_info->ppi_rows;
-	}
-	else
-		rows = rel->rows;
-
-	strata_cost_lookup(root, rel, param_info, keys, rows, &startup_cost, &total_cost);
-	add_path(rel, (Path *)
-			 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost, total_cost,
-									 NIL, outer, LOOKUP_PATH));
-}
-
-/* The order of the key as pathkeys; rows have no null in it. */
-static List *
-key_pathkeys(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, bool backward,
-			 bool nulls_first)
-{
-	IndexOptInfo *index = makeNode(IndexOptInfo);
-	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
-
-	index->rel = rel;
-	index->ncolumns = index->nkeycolumns = key->natts;
-	index->opfamily = palloc(key->natts * sizeof(Oid));
-	index->indexkeys = palloc(key->natts * sizeof(int));
-	index->sortopfamily = palloc(key->natts * sizeof(Oid));
-	index->opcintype = palloc(key->natts * sizeof(Oid));
-	index->indexcollations = palloc(key->natts * sizeof(Oid));
-	index->reverse_sort = palloc(key->natts * sizeof(bool));
-	index->nulls_first = palloc(key->natts * sizeof(bool));
-	for (int i = 0; i < key->natts; i++)
-	{
-		Oid			type;
-		int32		typmod;
-		Oid			collation;
-		Var		   *var;
-
-		get_atttypetypmodcoll(rte->relid, key->attnum[i], &type, &typmod, &collation);
-		var = makeVar(rel->relid, key->attnum[i], type, typmod, collation, 0);
-		index->indextlist = lappend(index->indextlist,
-									makeTargetEntry((Expr *) var, i + 1, NULL, false));
-		index->indexkeys[i] = key->attnum[i];
-		index->opfamily[i] = index->sortopfamily[i] = key->btree_opfamily[i];
-		index->opcintype[i] = get_opclass_input_type(key->btree_opclass[i]);
-		index->indexcollations[i] = key->collation[i];
-		index->reverse_sort[i] = backward;
-		index->nulls_first[i] = nulls_first;
-	}
-	return truncate_useless_pathkeys(root, rel,
-									 build_index_pathkeys(root, index, ForwardScanDirection));
-}
-
-/*
- * Scans in key order with these outer relations: for each order that is of
- * use, and for bounds on the key without one where no lookup is possible.
- */
-static void
-add_range_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined)
-{
-	StrataPlanInfo *info = (StrataPlanInfo *) rel->fdw_private;
-	ParamPathInfo *param_info;
-	StrataKeyBounds bounds;
-	StrataKeyMatches matches;
-	double		share = 1;
-	double		rows;
-	Cost		startup_cost;
-	Cost		total_cost;
-	bool		added = false;
-
-	if (info->layer != STRATA_LAYER_ALL || !info->has_index || info->base_rows <= 0)
-		return;
-
-	param_info = get_baserel_parampathinfo(root, rel, outer);
-	if (strata_match_bounds(root, rel, &info->key, rel->baserestrictinfo,
-							param_info ? param_info->ppi_clauses : NIL, &bounds))
-		share = clauselist_selectivity(root, bounds.rinfos, rel->relid, JOIN_INNER, NULL);
-	else if (joined)
-		return;
-	if (joined &&
-		(!bounds.equality ||
-		 strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
-						  param_info ? param_info->ppi_clauses : NIL, &matches)))
-		return;
-
-	rows = param_info ? param_info->ppi_rows : rel->rows;
-	strata_cost_range(root, rel, param_info, share, rows, &startup_cost, &total_cost);
-
-	if (!joined && has_useful_pathkeys(root, rel))
-	{
-		for (int variant = 0; variant < 4; variant++)
-		{
-			bool		backward = variant >= 2;
-			List	   *pathkeys = key_pathkeys(root, rel, &info->key, backward,
-												variant == 1 || variant == 2);
-
-			if (pathkeys == NIL)
-				continue;
-			add_path(rel, (Path *)
-					 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost,
-											 total_cost, pathkeys, outer,
-											 RANGE_PATH(backward ? -1 : 1)));
-			added = true;
-		}
-	}
-	if (!added && bounds.columns != NIL &&
-		!strata_match_key(root, rel, &info->key, rel->baserestrictinfo,
-						  param_info ? param_info->ppi_clauses : NIL, &matches))
-		add_path(rel, (Path *)
-				 strata_foreignscan_path(root, rel, rows, !enable_indexscan, startup_cost,
-										 total_cost, NIL, outer, RANGE_PATH(1)));
-}
-
 void
 strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid)
 {
 	StrataPlanInfo *info = (StrataPlanInfo *) baserel->fdw_private;
-	ListCell   *lc;
 
 	info->zone_share = zone_share(root, baserel, info);
-	add_lookup_path(root, baserel, baserel->lateral_relids);
+	if (info->has_index)
+		info->correlation = column_correlation(root, baserel, info, info->key.attnum[0]);
 	add_scan_path(root, baserel, baserel->lateral_relids);
 	add_partial_scan_path(root, baserel);
-	if (info->has_index)
-	{
-		info->correlation = column_correlation(root, baserel, info, info->key.attnum[0]);
-		add_range_paths(root, baserel, baserel->lateral_relids, false);
-	}
-
-	foreach (lc, strata_match_outer_rels(root, baserel, &info->key))
-	{
-		Relids		outer = bms_union((Relids) lfirst(lc), baserel->lateral_relids);
-
-		add_lookup_path(root, baserel, outer);
-		add_range_paths(root, baserel, outer, true);
-	}
+	strata_add_key_paths(root, baserel);
 }
 
 /*
@@ -648,6 +490,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	List	   *local_clauses = NIL;
 	List	   *recheck_quals = NIL;
 	List	   *lookup_ops = NIL;
+	List	   *lookup_arrays = NIL;
 	List	   *exprs = NIL;
 	StrataPruneTerms prune = {0};
 	List	   *private = NIL;
@@ -668,14 +511,22 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 		return strata_count_plan(best_path, (StrataPlanInfo *) counted->fdw_private, tlist);
 	}
 
-	matches.array = -1;
 	if (list_length(best_path->fdw_private) == 2)
 	{
-		direction = intVal(lsecond(best_path->fdw_private));
-		strata_match_bounds(root, baserel, &info->key, scan_clauses, NIL, &bounds);
+		direction = intVal(linitial(best_path->fdw_private));
+		strata_match_bounds(root, baserel, &info->key, scan_clauses, NIL,
+							intVal(lsecond(best_path->fdw_private)), &bounds);
 		exprs = list_copy(bounds.values);
 		foreach (lc, bounds.columns)
 			bound_attrs = lappend_int(bound_attrs, info->key.attnum[lfirst_int(lc)]);
+		/* looking for each row's key in a long array once more takes long */
+		foreach (lc, bounds.arrays)
+		{
+			RestrictInfo *rinfo = list_nth_node(RestrictInfo, bounds.rinfos, lfirst_int(lc));
+
+			used_clauses = lappend(used_clauses, rinfo);
+			recheck_quals = lappend(recheck_quals, rinfo->clause);
+		}
 	}
 	else if (best_path->fdw_private != NIL)
 	{
@@ -687,13 +538,15 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 			StrataKeyMatch *match = &matches.column[i];
 
 			lookup_ops = lappend_oid(lookup_ops, match->op);
+			if (match->array)
+				lookup_arrays = lappend_int(lookup_arrays, i);
 			exprs = lappend(exprs, match->value);
 			used_clauses = lappend(used_clauses, match->rinfo);
 			recheck_quals = lappend(recheck_quals, strata_key_clause(match));
 		}
 	}
 
-	/* a clause that a lookup answers exactly need not be checked again */
+	/* a clause that a lookup or an array answers exactly need not be checked again */
 	foreach (lc, scan_clauses)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
@@ -713,7 +566,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, makeInteger(info->layer));
 	private = lappend(private, decoded_attrs(baserel, foreigntableid, quals));
 	private = lappend(private, lookup_ops);
-	private = lappend(private, makeInteger(matches.array));
+	private = lappend(private, lookup_arrays);
 	private = lappend(private, prune.attrs);
 	private = lappend(private, prune.kinds);
 	private = lappend(private, prune.ops);
@@ -725,6 +578,7 @@ strataGetForeignPlan(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid,
 	private = lappend(private, bounds.columns);
 	private = lappend(private, bounds.ops);
 	private = lappend(private, bound_attrs);
+	private = lappend(private, bounds.arrays);
 	private = lappend(private, makeInteger(0));
 	private = lappend(private, NIL);
 	Assert(list_length(private) == STRATA_SCAN_PRIVATE_LENGTH);

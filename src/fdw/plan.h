@@ -12,7 +12,7 @@
 #ifndef STRATA_PLAN_H
 #define STRATA_PLAN_H
 
-#include "fdw/fdw.h"
+#include "fdw/scan.h"
 
 #include "nodes/pathnodes.h"
 
@@ -39,16 +39,40 @@ typedef struct StrataPlanInfo
 	double		zone_share;		/* of the row groups: what zone maps leave of them */
 } StrataPlanInfo;
 
+/* Ranges of the key. */
+typedef struct StrataKeyRanges
+{
+	double		count;
+	double		share;			/* of all keys, that they hold */
+	List	   *exact;			/* RestrictInfo: not checked again for their rows */
+} StrataKeyRanges;
+
+/*
+ * ForeignPath.fdw_private: NIL for a scan, one integer for a lookup, two for a
+ * scan in key order: the direction, and how many arrays bound it.
+ */
+#define STRATA_LOOKUP_PATH	list_make1(makeInteger(1))
+#define STRATA_RANGE_PATH(direction, arrays) \
+	list_make2(makeInteger(direction), makeInteger(arrays))
+
 /* ---- cost.c; all set *startup and *total, in the planner's units ---- */
 
 extern void strata_cost_scan(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
 							 double rows, int workers, Cost *startup_cost, Cost *total_cost);
 extern void strata_cost_lookup(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
-							   double keys, double rows, Cost *startup_cost, Cost *total_cost);
+							   double keys, const StrataKeyRanges *wider, double rows,
+							   Cost *startup_cost, Cost *total_cost);
 extern void strata_cost_range(PlannerInfo *root, RelOptInfo *rel, ParamPathInfo *param_info,
-							  double share, double rows, Cost *startup_cost, Cost *total_cost);
+							  const StrataKeyRanges *ranges, const StrataKeyRanges *wider,
+							  double rows, Cost *startup_cost, Cost *total_cost);
 extern void strata_cost_count(const StrataPlanInfo *info, int nends, Cost *startup_cost,
 							  Cost *total_cost);
+
+/* ---- key_paths.c ---- */
+
+extern double strata_lookup_keys(PlannerInfo *root, const StrataKey *key,
+								 const StrataKeyMatches *matches);
+extern void strata_add_key_paths(PlannerInfo *root, RelOptInfo *rel);
 
 /* ---- count.c ---- */
 

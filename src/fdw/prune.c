@@ -442,43 +442,16 @@ strata_prune_begin(const StrataStore *store, const ForeignScan *plan, PlanState 
 	return prune;
 }
 
-static int
-compare_elements(const void *a, const void *b, void *arg)
-{
-	PruneTerm  *term = (PruneTerm *) arg;
-
-	return DatumGetInt32(FunctionCall2Coll(&term->value_cmp, term->collation, *(const Datum *) a,
-										   *(const Datum *) b));
-}
-
 /* An array's elements in order.  A null is equal to nothing: ALL fails by it. */
 static void
 evaluate_array(PruneTerm *term, ArrayType *array)
 {
-	bool	   *nulls;
-	int			nelements;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-
-	/* the operator's type may be one that the elements' is coercible to */
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
-	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
-					  &term->elements, &nulls, &nelements);
-
-	term->nelements = 0;
-	for (int i = 0; i < nelements; i++)
-	{
-		if (!nulls[i])
-			term->elements[term->nelements++] = term->elements[i];
-		else if (term->kind == STRATA_PRUNE_ALL)
-			return;
-	}
+	if (term->kind == STRATA_PRUNE_ALL && array_contains_nulls(array))
+		return;
+	term->elements = strata_array_elements(array, &term->value_cmp, term->collation,
+										   &term->nelements);
 	if (term->nelements > 0)
-	{
-		qsort_arg(term->elements, term->nelements, sizeof(Datum), compare_elements, term);
 		term->state = PRUNE_COMPARE;
-	}
 	else if (term->kind == STRATA_PRUNE_ALL)
 		term->state = PRUNE_EVERYTHING_PASSES;
 }
@@ -661,17 +634,7 @@ describe_term(const StrataPruneTerms *terms, int *i, ListCell **expr, Index reli
 	if (kind == STRATA_PRUNE_OPERATOR)
 		return make_opclause(op, BOOLOID, false, (Expr *) var, value, InvalidOid,
 							 att->attcollation);
-	else
-	{
-		ScalarArrayOpExpr *array = makeNode(ScalarArrayOpExpr);
-
-		array->opno = op;
-		array->useOr = kind == STRATA_PRUNE_ANY;
-		array->inputcollid = att->attcollation;
-		array->args = list_make2(var, value);
-		array->location = -1;
-		return (Expr *) array;
-	}
+	return strata_array_clause(op, kind == STRATA_PRUNE_ANY, var, value);
 }
 
 /*

@@ -16,6 +16,7 @@
 
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
+#include "utils/array.h"
 
 /*
  * ForeignScan.fdw_private, by index.  fdw_exprs holds the value side of each
@@ -30,8 +31,8 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_ATTRS,
 	/* OidList: "key operator value", one per key column; NIL: not a lookup */
 	STRATA_SCAN_LOOKUP_OPS,
-	/* Integer: index of the key column compared with = ANY, -1: none */
-	STRATA_SCAN_LOOKUP_ARRAY,
+	/* IntList: key columns from 0, ascending, that are compared with = ANY */
+	STRATA_SCAN_LOOKUP_ARRAYS,
 	/* StrataPruneTerms, but for its exprs */
 	STRATA_SCAN_PRUNE_ATTRS,
 	STRATA_SCAN_PRUNE_KINDS,
@@ -47,6 +48,8 @@ typedef enum StrataScanPrivate
 	STRATA_SCAN_RANGE_OPS,
 	/* IntList: their attribute numbers */
 	STRATA_SCAN_RANGE_ATTRS,
+	/* IntList: indexes of those bounds whose operator is = ANY */
+	STRATA_SCAN_RANGE_ARRAYS,
 	/* Integer: table whose rows are counted, 0: rows are returned */
 	STRATA_SCAN_COUNT_OF,
 	/* IntList: what each column of a count is (count.c) */
@@ -69,7 +72,6 @@ typedef struct StrataKeyMatch
 
 typedef struct StrataKeyMatches
 {
-	int			array;			/* index of the key column with = ANY, or -1 */
 	StrataKeyMatch column[INDEX_MAX_KEYS];
 } StrataKeyMatches;
 
@@ -79,20 +81,30 @@ extern Expr *strata_key_clause(const StrataKeyMatch *match);
 extern bool strata_match_key(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
 							 List *clauses, List *more_clauses, StrataKeyMatches *matches);
 
-/* Clauses that bound the key: equalities of leading columns, then a range. */
+/*
+ * Clauses that bound the key: = and = ANY of leading columns, then a range.
+ */
 typedef struct StrataKeyBounds
 {
-	bool		equality;		/* the first column's is one */
+	int			nequal;			/* leading columns with = or = ANY */
 	List	   *columns;		/* IntList, ascending */
 	List	   *ops;			/* OidList */
 	List	   *values;			/* Expr */
 	List	   *rinfos;
+	List	   *arrays;			/* IntList: which of them are = ANY */
 } StrataKeyBounds;
 
 extern bool strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
-								List *clauses, List *more_clauses, StrataKeyBounds *bounds);
+								List *clauses, List *more_clauses, int max_arrays,
+								StrataKeyBounds *bounds);
 extern Expr *strata_leading_comparison(const RowCompareExpr *clause);
 extern List *strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key);
+
+/* ---- array.c ---- */
+
+extern Datum *strata_array_elements(ArrayType *array, FmgrInfo *cmp, Oid collation,
+									int *nelements);
+extern Expr *strata_array_clause(Oid op, bool any, Var *column, Expr *value);
 
 /* ---- zone maps (prune.c) ---- */
 
@@ -133,6 +145,16 @@ extern void strata_layer_check_rights(Oid store, Oid userid);
 extern AttrNumber *strata_layer_map(Relation layer_table, const StrataStore *store);
 
 /* ---- executor ---- */
+
+/* A key column of a lookup that is compared with = ANY. */
+typedef struct StrataKeyArray
+{
+	int			column;
+	FmgrInfo	cmp;			/* orders elements */
+	Datum	   *elements;		/* ascending, distinct, none null */
+	int			nelements;
+	int			element;		/* of the key to look up next */
+} StrataKeyArray;
 
 /*
  * A parallel-aware scan in shared memory.  Under EXPLAIN ANALYZE each worker
@@ -185,11 +207,9 @@ typedef struct StrataScanState
 	FmgrInfo	hash_fn[INDEX_MAX_KEYS];	/* for the value's type */
 	int16		value_len[INDEX_MAX_KEYS];	/* of the value's type */
 	bool		value_byval[INDEX_MAX_KEYS];
-	int			array_key;		/* -1: none */
-	FmgrInfo	array_cmp;		/* orders the array's elements */
-	Datum	   *elements;		/* of the array, distinct, none null */
-	int			nelements;
-	int			next_element;
+	int			narrays;
+	StrataKeyArray *arrays;		/* by column */
+	bool		have_key;		/* the probe has a key to look up next */
 
 	/* key order and ranges; key_exprs has the bounds' values */
 	bool		is_range;
@@ -197,6 +217,7 @@ typedef struct StrataScanState
 	int			nbounds;
 	StrataBound *bounds;
 	Oid		   *value_types;
+	FmgrInfo   *element_cmp;	/* of bounds that are arrays */
 	StrataOrderedScan *ordered; /* NULL: not started, or no row can qualify */
 
 	/* locking of rows, by the scan or of what it returned */

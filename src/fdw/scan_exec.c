@@ -58,10 +58,10 @@ writing_command(EState *estate)
 
 /*
  * Prepare comparing and hashing of the lookup values.  exprs: the value side
- * of each key column.
+ * of each key column; arrays: which of them are arrays.
  */
 static void
-prepare_lookup(StrataScanState *state, List *ops, int array_key, List *exprs, PlanState *parent)
+prepare_lookup(StrataScanState *state, List *ops, List *arrays, List *exprs, PlanState *parent)
 {
 	const StrataKey *key = &state->store->key;
 	StrataKeyProbe *probe = &state->probe;
@@ -74,7 +74,7 @@ prepare_lookup(StrataScanState *state, List *ops, int array_key, List *exprs, Pl
 		elog(ERROR, "lookup of %d key columns in a store with %d", list_length(ops), key->natts);
 
 	state->is_lookup = true;
-	state->array_key = array_key;
+	state->arrays = palloc0(Max(list_length(arrays), 1) * sizeof(StrataKeyArray));
 	state->key_exprs = ExecInitExprList(exprs, parent);
 
 	probe->key = key;
@@ -109,10 +109,15 @@ prepare_lookup(StrataScanState *state, List *ops, int array_key, List *exprs, Pl
 		else
 			probe->has_hash = false;
 
-		if (column == array_key)
+		if (list_member_int(arrays, column))
+		{
+			StrataKeyArray *array = &state->arrays[state->narrays++];
+
+			array->column = column;
 			fmgr_info(get_opfamily_proc(key->btree_opfamily[column], righttype, righttype,
 										BTORDER_PROC),
-					  &state->array_cmp);
+					  &array->cmp);
+		}
 		column++;
 	}
 
@@ -160,7 +165,6 @@ begin_scan(ForeignScanState *node, int eflags)
 	state->layer = intVal(list_nth(plan->fdw_private, STRATA_SCAN_LAYER));
 	state->snapshot = estate->es_snapshot;
 	state->relid = RelationGetRelid(rel);
-	state->array_key = -1;
 	state->is_count = is_count;
 	state->count_kinds = list_nth(plan->fdw_private, STRATA_SCAN_COUNT_KINDS);
 
@@ -191,7 +195,7 @@ begin_scan(ForeignScanState *node, int eflags)
 
 	if (lookup_ops != NIL)
 		prepare_lookup(state, lookup_ops,
-					   intVal(list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_ARRAY)),
+					   list_nth(plan->fdw_private, STRATA_SCAN_LOOKUP_ARRAYS),
 					   plan->fdw_exprs, &node->ss.ps);
 	else if (intVal(list_nth(plan->fdw_private, STRATA_SCAN_RANGE_DIRECTION)) != 0)
 		strata_range_begin(state, plan->fdw_private, plan->fdw_exprs, &node->ss.ps);
@@ -224,66 +228,19 @@ strataBeginForeignScan(ForeignScanState *node, int eflags)
 
 /* ---- lookups ---- */
 
-static int
-compare_elements(const void *a, const void *b, void *arg)
-{
-	StrataScanState *state = (StrataScanState *) arg;
-
-	return DatumGetInt32(FunctionCall2Coll(&state->array_cmp,
-										   state->store->key.collation[state->array_key],
-										   *(const Datum *) a, *(const Datum *) b));
-}
-
 /*
- * Take an array apart: each element once, nulls left out, in order, so that
- * neighbours in the key index are probed together.
- */
-static void
-set_elements(StrataScanState *state, ArrayType *array)
-{
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-	Datum	   *elements;
-	bool	   *nulls;
-	int			nelements;
-	int			n = 0;
-
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
-	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
-					  &elements, &nulls, &nelements);
-	for (int i = 0; i < nelements; i++)
-	{
-		if (!nulls[i])
-			elements[n++] = elements[i];
-	}
-	nelements = n;
-
-	qsort_arg(elements, nelements, sizeof(Datum), compare_elements, state);
-	n = 0;
-	for (int i = 0; i < nelements; i++)
-	{
-		if (n == 0 || compare_elements(&elements[n - 1], &elements[i], state) != 0)
-			elements[n++] = elements[i];
-	}
-
-	state->elements = elements;
-	state->nelements = n;
-}
-
-/*
- * Evaluate the lookup values for a (re)start.  nelements becomes the number of
- * keys to look up; a null equals nothing.
+ * Evaluate the lookup values for a (re)start; a null equals nothing.  The keys
+ * of arrays are looked up in order, so that neighbours in the key index are
+ * probed together.
  */
 static void
 start_lookup(StrataScanState *state, ExprContext *econtext)
 {
-	ListCell   *lc;
+	int			narrays = 0;
 	int			column = 0;
+	ListCell   *lc;
 
-	state->next_element = 0;
-	state->nelements = 1;
-
+	state->have_key = false;
 	foreach (lc, state->key_exprs)
 	{
 		Datum		value;
@@ -292,26 +249,33 @@ start_lookup(StrataScanState *state, ExprContext *econtext)
 
 		value = ExecEvalExprSwitchContext((ExprState *) lfirst(lc), econtext, &isnull);
 		if (isnull)
-		{
-			state->nelements = 0;
 			return;
-		}
 
 		/* what was just computed goes with the next tuple */
 		oldcxt = MemoryContextSwitchTo(state->restart_mcxt);
-		if (column == state->array_key)
-			set_elements(state, DatumGetArrayTypePCopy(value));
+		if (state->value_len[column] == -1)
+			value = PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
 		else
+			value = datumCopy(value, state->value_byval[column], state->value_len[column]);
+		if (narrays < state->narrays && state->arrays[narrays].column == column)
 		{
-			if (state->value_len[column] == -1)
-				value = PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
-			else
-				value = datumCopy(value, state->value_byval[column], state->value_len[column]);
-			state->probe.values[column] = value;
+			StrataKeyArray *array = &state->arrays[narrays++];
+
+			array->elements = strata_array_elements(DatumGetArrayTypeP(value), &array->cmp,
+													state->store->key.collation[column],
+													&array->nelements);
+			array->element = 0;
+			if (array->nelements == 0)
+			{
+				MemoryContextSwitchTo(oldcxt);
+				return;
+			}
+			value = array->elements[0];
 		}
 		MemoryContextSwitchTo(oldcxt);
-		column++;
+		state->probe.values[column++] = value;
 	}
+	state->have_key = true;
 }
 
 static void
@@ -333,18 +297,36 @@ set_hash(StrataScanState *state)
 	}
 }
 
+/* Go to the next key, the last array's elements fastest; false behind the last. */
+static bool
+next_key(StrataScanState *state)
+{
+	for (int i = state->narrays; i-- > 0;)
+	{
+		StrataKeyArray *array = &state->arrays[i];
+		bool		more = ++array->element < array->nelements;
+
+		if (!more)
+			array->element = 0;
+		state->probe.values[array->column] = array->elements[array->element];
+		if (more)
+			return true;
+	}
+	return false;
+}
+
 static bool
 next_looked_up(StrataScanState *state, Datum *values, bool *isnull, ItemPointer tid)
 {
-	while (state->next_element < state->nelements)
+	while (state->have_key)
 	{
-		if (state->array_key >= 0)
-			state->probe.values[state->array_key] = state->elements[state->next_element];
-		state->next_element++;
-		set_hash(state);
+		bool		found;
 
 		CHECK_FOR_INTERRUPTS();
-		if (strata_lookup(state->lookup, &state->probe, values, isnull, tid))
+		set_hash(state);
+		found = strata_lookup(state->lookup, &state->probe, values, isnull, tid);
+		state->have_key = next_key(state);
+		if (found)
 			return true;
 	}
 

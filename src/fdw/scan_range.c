@@ -4,9 +4,9 @@
  *	  Executing scans in key order, or of a range of keys.
  *
  * The plan says which key columns are bounded by which operators; their values
- * are evaluated when the scan (re)starts.  A null bounds nothing: no row
- * compares with it.  The bounded clauses stay with the executor, so nothing is
- * lost if more rows come than the bounds say.
+ * are evaluated when the scan (re)starts.  With a null, or an array that holds
+ * nothing else, no row compares.  The clauses stay with the executor, but for
+ * those of arrays, which are checked again when a newer version is met only.
  *
  * IDENTIFICATION
  *	  src/fdw/scan_range.c
@@ -17,6 +17,7 @@
 
 #include "fdw/scan.h"
 
+#include "access/nbtree.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
@@ -29,6 +30,7 @@ strata_range_begin(StrataScanState *state, List *private, List *exprs, PlanState
 {
 	List	   *columns = list_nth(private, STRATA_SCAN_RANGE_COLUMNS);
 	List	   *ops = list_nth(private, STRATA_SCAN_RANGE_OPS);
+	List	   *arrays = list_nth(private, STRATA_SCAN_RANGE_ARRAYS);
 	int			direction = intVal(list_nth(private, STRATA_SCAN_RANGE_DIRECTION));
 	const StrataKey *key = &state->store->key;
 	ListCell   *lc;
@@ -41,6 +43,7 @@ strata_range_begin(StrataScanState *state, List *private, List *exprs, PlanState
 	state->bounds = palloc0(Max(state->nbounds, 1) * sizeof(StrataBound));
 	state->key_exprs = ExecInitExprList(exprs, parent);
 	state->value_types = palloc0(Max(state->nbounds, 1) * sizeof(Oid));
+	state->element_cmp = palloc0(Max(state->nbounds, 1) * sizeof(FmgrInfo));
 	forboth(lc, columns, lc2, ops)
 	{
 		StrataBound *bound = &state->bounds[i];
@@ -53,6 +56,10 @@ strata_range_begin(StrataScanState *state, List *private, List *exprs, PlanState
 		get_op_opfamily_properties(op, key->btree_opfamily[bound->column], false,
 								   &bound->strategy, &lefttype, &bound->subtype);
 		bound->proc = get_opcode(op);
+		if (list_member_int(arrays, i))
+			fmgr_info(get_opfamily_proc(key->btree_opfamily[bound->column], bound->subtype,
+										bound->subtype, BTORDER_PROC),
+					  &state->element_cmp[i]);
 		state->value_types[i] = exprType(list_nth(exprs, i));
 		i++;
 	}
@@ -68,6 +75,7 @@ strata_range_start(StrataScanState *state, ExprContext *econtext)
 
 	foreach (lc, state->key_exprs)
 	{
+		StrataBound *bound = &state->bounds[i];
 		bool		isnull;
 		int16		typlen;
 		bool		typbyval;
@@ -83,8 +91,16 @@ strata_range_start(StrataScanState *state, ExprContext *econtext)
 			value = PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
 		else
 			value = datumCopy(value, typbyval, typlen);
+		bound->value = value;
+		if (OidIsValid(state->element_cmp[i].fn_oid))
+			bound->elements = strata_array_elements(DatumGetArrayTypeP(value),
+													&state->element_cmp[i],
+													state->store->key.collation[bound->column],
+													&bound->nelements);
 		MemoryContextSwitchTo(oldcxt);
-		state->bounds[i++].value = value;
+		if (bound->elements != NULL && bound->nelements == 0)
+			return;
+		i++;
 	}
 
 	oldcxt = MemoryContextSwitchTo(state->mcxt);
@@ -112,6 +128,7 @@ strata_range_stop(StrataScanState *state)
 List *
 strata_range_describe(ForeignScan *plan, TupleDesc desc)
 {
+	List	   *arrays = list_nth(plan->fdw_private, STRATA_SCAN_RANGE_ARRAYS);
 	List	   *result = NIL;
 	ListCell   *attr;
 	ListCell   *op;
@@ -126,8 +143,10 @@ strata_range_describe(ForeignScan *plan, TupleDesc desc)
 								  att->atttypmod, att->attcollation, 0);
 
 		result = lappend(result,
-						 make_opclause(lfirst_oid(op), BOOLOID, false, (Expr *) var,
-									   lfirst(expr), InvalidOid, att->attcollation));
+						 list_member_int(arrays, list_length(result)) ?
+							 strata_array_clause(lfirst_oid(op), true, var, lfirst(expr)) :
+							 make_opclause(lfirst_oid(op), BOOLOID, false, (Expr *) var,
+										   lfirst(expr), InvalidOid, att->attcollation));
 	}
 	return result;
 }

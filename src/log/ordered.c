@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * ordered.c
- *	  Reading a view, or a range of its keys, in key order.
+ *	  Reading a view, or ranges of its keys, in key order.
  *
  * Base rows come in the order of the key index, which names them and holds
  * their keys: one that the view's manifest does not have, that is deleted or
  * that a pending key supersedes is passed over before any of its columns is
  * read, and when only key columns are asked for none is read at all.  Pending
  * rows that win are read once, sorted by key and merged in; a key is in one of
- * the two at most.
+ * the two at most.  Of an array, each element is a range of its own to the
+ * index, and one search among all to the keys of pending rows.
  *
  * Where there is no usable key index, or where the hash of pending keys was
  * given up for want of memory, everything is read and sorted: a plan that was
@@ -29,6 +30,7 @@
 #include "log/pending_private.h"
 #include "log/view_private.h"
 
+#include "access/nbtree.h"
 #include "access/stratnum.h"
 #include "catalog/pg_type.h"
 #include "executor/tuptable.h"
@@ -49,7 +51,7 @@ struct StrataOrderedScan
 
 	int			nbounds;
 	StrataBound *bounds;
-	FmgrInfo   *bound_fn;
+	FmgrInfo   *bound_fn;		/* the operator's, or what orders key and elements */
 
 	MemoryContext row_mcxt;		/* of the row being sorted */
 
@@ -79,20 +81,44 @@ ordered_report(StrataViewPart *part, StrataReadStats *stats)
 	scan->reported = scan->superseded;
 }
 
+/* Does a key's column hold what the bound at i wants? */
+static bool
+is_within(StrataOrderedScan *scan, int i, Datum value)
+{
+	StrataBound *bound = &scan->bounds[i];
+	Oid			collation = scan->view->store->key.collation[bound->column];
+	int			low = 0;
+	int			high = bound->nelements;
+
+	if (bound->elements == NULL)
+		return DatumGetBool(FunctionCall2Coll(&scan->bound_fn[i], collation, value,
+											  bound->value));
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+		int32		cmp = DatumGetInt32(FunctionCall2Coll(&scan->bound_fn[i], collation, value,
+														  bound->elements[middle]));
+
+		if (cmp == 0)
+			return true;
+		if (cmp < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return false;
+}
+
 /* StrataWantedKey: is the key within the bounds? */
 static bool
 within_bounds(const Datum *keyvalues, void *arg)
 {
 	StrataOrderedScan *scan = (StrataOrderedScan *) arg;
-	const StrataKey *key = &scan->view->store->key;
 
 	CHECK_FOR_INTERRUPTS();
 	for (int i = 0; i < scan->nbounds; i++)
 	{
-		StrataBound *bound = &scan->bounds[i];
-
-		if (!DatumGetBool(FunctionCall2Coll(&scan->bound_fn[i], key->collation[bound->column],
-											keyvalues[bound->column], bound->value)))
+		if (!is_within(scan, i, keyvalues[scan->bounds[i].column]))
 		{
 			/* what comparing took; the keys are the reader's */
 			MemoryContextReset(scan->row_mcxt);
@@ -193,6 +219,42 @@ sort_rows(StrataOrderedScan *scan, StrataScan *source)
 	}
 }
 
+static void
+copy_bounds(StrataOrderedScan *scan, const StrataBound *bounds, int nbounds)
+{
+	const StrataKey *key = &scan->view->store->key;
+
+	scan->nbounds = nbounds;
+	scan->bounds = palloc(Max(nbounds, 1) * sizeof(StrataBound));
+	scan->bound_fn = palloc(Max(nbounds, 1) * sizeof(FmgrInfo));
+	for (int i = 0; i < nbounds; i++)
+	{
+		int			column = bounds[i].column;
+
+		scan->bounds[i] = bounds[i];
+		fmgr_info(bounds[i].elements == NULL ?
+					  bounds[i].proc :
+					  get_opfamily_proc(key->btree_opfamily[column],
+										get_opclass_input_type(key->btree_opclass[column]),
+										bounds[i].subtype, BTORDER_PROC),
+				  &scan->bound_fn[i]);
+	}
+}
+
+/* How often the index is descended: once for each combination of elements. */
+static uint64
+count_probes(const StrataOrderedScan *scan)
+{
+	uint64		result = 1;
+
+	for (int i = 0; i < scan->nbounds; i++)
+	{
+		if (scan->bounds[i].elements != NULL)
+			result *= scan->bounds[i].nelements;
+	}
+	return result;
+}
+
 StrataOrderedScan *
 strata_ordered_begin(StrataView *view, const Bitmapset *needed, const StrataBound *bounds,
 					 int nbounds, bool backward)
@@ -217,14 +279,7 @@ strata_ordered_begin(StrataView *view, const Bitmapset *needed, const StrataBoun
 	for (int i = 0; i < key->natts; i++)
 		keys = bms_add_member(keys, key->attnum[i]);
 	scan->keys_only = bms_is_subset(needed, keys);
-	scan->nbounds = nbounds;
-	scan->bounds = palloc(Max(nbounds, 1) * sizeof(StrataBound));
-	scan->bound_fn = palloc(Max(nbounds, 1) * sizeof(FmgrInfo));
-	for (int i = 0; i < nbounds; i++)
-	{
-		scan->bounds[i] = bounds[i];
-		fmgr_info(bounds[i].proc, &scan->bound_fn[i]);
-	}
+	copy_bounds(scan, bounds, nbounds);
 	strata_view_add_part(view, &scan->part);
 
 	/* takes the predicate lock, too, whether anything is pending or not */
@@ -238,7 +293,7 @@ strata_ordered_begin(StrataView *view, const Bitmapset *needed, const StrataBoun
 		scan->range = strata_keyindex_range_begin(view->storage, index, scan->bounds, nbounds,
 												  backward);
 		scan->check_pending = view->end > 0;
-		view->stats.index_probes++;
+		view->stats.index_probes += count_probes(scan);
 	}
 	MemoryContextSwitchTo(old);
 	return scan;

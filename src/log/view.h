@@ -135,8 +135,8 @@ extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *
 											 StrataWantedKey wanted, void *arg);
 
 /*
- * Rows within bounds (by key column, ascending) in key order, or backward.
- * Rows beyond the bounds may come, too.
+ * Rows within bounds (by key column, ascending, = or = ANY before any array) in
+ * key order, or backward.
  */
 typedef struct StrataOrderedScan StrataOrderedScan;
 

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * array.c
+ *	  Arrays that columns are compared with.
+ *
+ * IDENTIFICATION
+ *	  src/fdw/array.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fdw/scan.h"
+
+#include "nodes/makefuncs.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+
+typedef struct ElementOrder
+{
+	FmgrInfo   *cmp;
+	Oid			collation;
+} ElementOrder;
+
+static int
+compare_elements(const void *a, const void *b, void *arg)
+{
+	ElementOrder *order = (ElementOrder *) arg;
+
+	return DatumGetInt32(FunctionCall2Coll(order->cmp, order->collation, *(const Datum *) a,
+										   *(const Datum *) b));
+}
+
+/*
+ * Take an array apart: each element once, nulls left out, ascending by cmp.
+ * The elements may point into the array.
+ */
+Datum *
+strata_array_elements(ArrayType *array, FmgrInfo *cmp, Oid collation, int *nelements)
+{
+	ElementOrder order = {cmp, collation};
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			nall;
+	int			n = 0;
+
+	/* the operator's type may be one that the elements' is coercible to */
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+					  &elements, &nulls, &nall);
+	for (int i = 0; i < nall; i++)
+	{
+		if (!nulls[i])
+			elements[n++] = elements[i];
+	}
+	nall = n;
+
+	qsort_arg(elements, nall, sizeof(Datum), compare_elements, &order);
+	n = 0;
+	for (int i = 0; i < nall; i++)
+	{
+		if (n == 0 || compare_elements(&elements[n - 1], &elements[i], &order) != 0)
+			elements[n++] = elements[i];
+	}
+	*nelements = n;
+	return elements;
+}
+
+/* "column operator ANY (value)", or ALL, for EXPLAIN. */
+Expr *
+strata_array_clause(Oid op, bool any, Var *column, Expr *value)
+{
+	ScalarArrayOpExpr *clause = makeNode(ScalarArrayOpExpr);
+
+	clause->opno = op;
+	clause->useOr = any;
+	clause->inputcollid = column->varcollid;
+	clause->args = list_make2(column, value);
+	clause->location = -1;
+	return (Expr *) clause;
+}
