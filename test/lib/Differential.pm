@@ -170,6 +170,8 @@ sub _ready
 	# And who does not want to wait does so for the lock on a version that came after
 	# one that he need not wait for (heap_lock_updated_tuple).
 	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE.* (NOWAIT|SKIP LOCKED)$/ && $self->_did('wrote', @others);
+	# So does who waits, for the first version, if it was replaced before it was locked.
+	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE/ && $self->_did('relocked', @others);
 
 	# Passes and schema changes exclude each other in the storage relation.
 	return if $kind eq 'ddl' && $self->_did('pass', @others);
@@ -316,6 +318,7 @@ sub _judge
 	$self->count("SQLSTATE $s->{code}") if $s->{code};
 	my $kind = $step->{kind};
 	if ($kind eq 'begin' && !$s->{code}) { @$me{qw(level serializable)} = ($step->{level}, $step->{level} eq 'SERIALIZABLE'); }
+	$me->{relocked} = 1 if $me->{wrote} && ($kind eq 'delete' || $step->{s} =~ /FOR UPDATE/);
 	$me->{locked} = 1 if $kind =~ /^(insert|update|delete|lock|error)$/;
 	$me->{wrote} = 1 if $kind =~ /^(insert|update|delete|error)$/;
 	if ($kind eq 'cursor' && !$s->{code} && $step->{s} =~ /^(DECLARE|CLOSE)(.*WITH HOLD)?/) { @$me{qw(cursor held scroll)} = ($1 eq 'DECLARE', !!$2, !!($step->{s} =~ / c SCROLL/)); }
@@ -333,7 +336,7 @@ sub _ended
 {
 	my ($self, $me) = @_;
 	@$me{qw(saves level cursor)} = ([], '', $me->{held});
-	delete @$me{qw(ddl pass released locked wrote serializable)};
+	delete @$me{qw(ddl pass released locked wrote relocked serializable)};
 	return;
 }
 
@@ -392,7 +395,7 @@ sub _prepare
 {
 	my ($self, $me, $gid) = @_;
 	my %code;
-	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote serializable);
+	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote relocked serializable);
 	push @{ $self->{log} }, [ $me->{n}, map { 'PREPARE TRANSACTION ' . _gid($_, $gid) } 's', 'h' ];
 	$code{$_} = $me->{$_}->query('PREPARE TRANSACTION ' . _gid($_, $gid))->{code} for 's', 'h';
 	die { class => "prepare $code{s}, $code{h}", text => "PREPARE TRANSACTION: $code{s}, $code{h}" } if $code{s} ne $code{h};
