@@ -18,8 +18,10 @@
 #include "log/memtable_internal.h"
 
 #include "access/relation.h"
+#include "access/xact.h"
 #include "base/keyindex.h"
 #include "log/conflict_check.h"
+#include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -40,14 +42,29 @@ strata_memtable_pin_manifest(StrataMemtable *memtable, StrataManifest *manifest)
 	MemoryContextSwitchTo(oldcxt);
 }
 
+/*
+ * A serializable transaction that has to fail for what others have read does so
+ * before it waits for what they put, as on a heap.  Others may read until the row
+ * is linked, so it is not the last word.
+ */
+static void
+check_conflict_in(Relation storage, uint32 hash)
+{
+	if (IsolationIsSerializable())
+		CheckForSerializableConflictIn(storage, NULL, hash);
+}
+
 bool
 strata_memtable_lock_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues, bool skips)
 {
 	MemoryContext oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
 	Relation	storage = relation_open(memtable->storage, NoLock);
 	StrataJudgeKey key = {.hash = hash, .unique = true, .skips = skips, .values = keyvalues};
-	bool		exists = strata_lock_new_key(memtable->store, storage, &key);
+	bool		exists;
 
+	if (!skips)
+		check_conflict_in(storage, hash);
+	exists = strata_lock_new_key(memtable->store, storage, &key);
 	if (exists && !skips)
 		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
 	relation_close(storage, NoLock);
@@ -124,6 +141,7 @@ strata_memtable_judge_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalue
 	if (memtable->looks == NULL)
 		begin_looks(memtable);
 
+	check_conflict_in(memtable->looks->storage, hash);
 	oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
 	key.hash = hash;
 	key.unique = true;
