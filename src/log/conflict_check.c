@@ -217,8 +217,7 @@ strata_lock_key_at_once(Oid storage, uint32 hash, LOCKMODE mode, bool *acquired)
 	do
 	{
 		/* asked first: what is let go of meanwhile is there to be had */
-		outlived = strata_lock_outlived(storage, STRATA_LOCK_STORE, 0, RowExclusiveLock) ||
-			strata_lock_outlived(storage, STRATA_LOCK_KEY, hash, mode);
+		outlived = strata_key_lock_outlived(storage, hash, mode);
 		locked = strata_lock_key(storage, hash, mode, true, acquired);
 		if (!locked && outlived)
 		{

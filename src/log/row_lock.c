@@ -587,11 +587,9 @@ lock_by_key(StrataRowLocker *locker, LOCKMODE mode, LockWaitPolicy policy,
 		found = look(locker, false, policy, seen, state);
 		if (!found || *state == STRATA_ROW_GONE)
 			return found;
+		locker->passed_over = locker->newest.entry;
 		if (policy == LockWaitBlock)
-		{
-			locker->passed_over = locker->newest.entry;
 			(void) strata_lock_key(storage, hash, mode, false, &acquired);
-		}
 		else if (!strata_lock_key_at_once(storage, hash, mode, &acquired))
 		{
 			*state = not_locked(locker, policy);

@@ -49,6 +49,18 @@ lock_held_in_any_mode(const LOCKTAG *tag)
 	return false;
 }
 
+/* Does anybody whose transaction goes on hold what conflicts? */
+static bool
+is_contested(const LOCKTAG *tag, LOCKMODE mode)
+{
+	VirtualTransactionId *holders;
+	int			nholders;
+
+	holders = GetLockConflicts(tag, mode, &nholders);
+	pfree(holders);
+	return nholders > 0;
+}
+
 /*
  * Who does not want to wait is refused also for the sake of those who wait,
  * even if that is for a weaker lock of his own.  Where nobody else holds more
@@ -59,14 +71,7 @@ lock_held_in_any_mode(const LOCKTAG *tag)
 static bool
 goes_first(const LOCKTAG *tag, LOCKMODE mode)
 {
-	VirtualTransactionId *holders;
-	int			nholders;
-
-	if (!lock_held_in_any_mode(tag))
-		return false;
-	holders = GetLockConflicts(tag, Max(mode, ExclusiveLock), &nholders);
-	pfree(holders);
-	return nholders == 0;
+	return lock_held_in_any_mode(tag) && !is_contested(tag, Max(mode, ExclusiveLock));
 }
 
 /*
@@ -109,35 +114,40 @@ strata_lock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode, bool n
 	return locked;
 }
 
-bool
-strata_lock_outlived(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode)
+static bool
+conflicts(const LockInstanceData *instance, const LOCKTAG *tag, LOCKMODE mode)
 {
-	LOCKTAG		tag;
-	VirtualTransactionId *holders;
-	int			nholders;
+	if (memcmp(&instance->locktag, tag, sizeof(LOCKTAG)) != 0)
+		return false;
+	for (LOCKMODE held = AccessShareLock; held <= AccessExclusiveLock; held++)
+	{
+		if ((instance->holdMask & LOCKBIT_ON(held)) != 0 && DoLockModesConflict(held, mode))
+			return true;
+	}
+	return false;
+}
+
+bool
+strata_key_lock_outlived(Oid storage, uint32 hash, LOCKMODE mode)
+{
+	LOCKTAG		key;
+	LOCKTAG		store;
 	LockData   *locks;
 	bool		outlived = false;
 
-	set_tag(&tag, storage, kind, hash);
-	holders = GetLockConflicts(&tag, mode, &nholders);
-	pfree(holders);
-	if (nholders > 0)
+	set_tag(&key, storage, STRATA_LOCK_KEY, hash);
+	set_tag(&store, storage, STRATA_LOCK_STORE, 0);
+	if (is_contested(&key, mode) || is_contested(&store, RowExclusiveLock))
 		return false;
 
-	/* only the whole lock table shows who is over; this is the rare case */
+	/* Only the whole lock table shows those who are over. */
 	locks = GetLockStatusData();
 	for (int i = 0; i < locks->nelements && !outlived; i++)
 	{
 		LockInstanceData *instance = &locks->locks[i];
 
-		if (memcmp(&instance->locktag, &tag, sizeof(LOCKTAG)) != 0 ||
-			LocalTransactionIdIsValid(strata_lock_instance_lxid(instance)))
-			continue;
-		for (LOCKMODE held = AccessShareLock; held <= AccessExclusiveLock; held++)
-		{
-			if ((instance->holdMask & LOCKBIT_ON(held)) != 0 && DoLockModesConflict(held, mode))
-				outlived = true;
-		}
+		outlived = !LocalTransactionIdIsValid(strata_lock_instance_lxid(instance)) &&
+			(conflicts(instance, &key, mode) || conflicts(instance, &store, RowExclusiveLock));
 	}
 	pfree(locks->locks);
 	pfree(locks);

@@ -34,12 +34,16 @@ typedef enum StrataLockKind
  */
 extern bool strata_lock(Oid storage, StrataLockKind kind, uint32 hash,
 						LOCKMODE mode, bool nowait);
+
 /*
- * True when the lock cannot be had in that mode only because of transactions
- * that are over, for all others to see, and just about to let go of it.
+ * True when a key cannot be locked in that mode because of transactions that are
+ * over, for all others to see, and just about to let go of their locks; false if
+ * one that goes on is in the way, too, and for prepared ones.  Takes a look at
+ * two locks; only if nobody who goes on holds either, but somebody may wait for
+ * it, at the whole lock table (all of whose partitions are locked meanwhile).
  */
-extern bool strata_lock_outlived(Oid storage, StrataLockKind kind, uint32 hash,
-								 LOCKMODE mode);
+extern bool strata_key_lock_outlived(Oid storage, uint32 hash, LOCKMODE mode);
+
 /* Let go of it before that, once for each time it was taken. */
 extern void strata_unlock(Oid storage, StrataLockKind kind, uint32 hash,
 						  LOCKMODE mode);

@@ -11,8 +11,9 @@
 # Who fails at SERIALIZABLE depends on how what was read is remembered: a heap
 # has rows, pages and leaves of indexes, a strata table has keys.  Only of a table
 # that was read whole both know the same.  So in some episodes (exact) all
-# sessions are mostly SERIALIZABLE and do just that; in the others one transaction
-# at a time is SERIALIZABLE (see _level in Differential.pm).
+# sessions are mostly SERIALIZABLE and do just that (the twin's trigger would read,
+# so no key is put that others may have deleted); in the others one transaction at
+# a time is SERIALIZABLE (see _level in Differential.pm).
 package Workload;
 
 use strict;
@@ -198,13 +199,14 @@ sub episode
 	}
 	if (!$alone)
 	{
-		my $once = "WHEN (current_setting('transaction_isolation') <> 'read committed') EXECUTE FUNCTION public.once()";
+		my $levels = $exact ? "= 'repeatable read'" : "<> 'read committed'";
+		my $once = "WHEN (current_setting('transaction_isolation') $levels) EXECUTE FUNCTION public.once()";
 		my $at_end = "; CREATE TRIGGER once_at_end AFTER INSERT OR UPDATE ON t FOR EACH STATEMENT $once";
 		# For the rows so far, lest the next one fail for another reason.
 		my $so_far = "; CREATE TRIGGER once_so_far BEFORE INSERT ON t FOR EACH ROW $once";
 		$e->{create}{h} .= $at_end . $so_far;
-		# The heap partition needs them; and what they read is remembered.
-		$e->{create}{s} .= $at_end . $so_far if $exact || $e->{create}{s} =~ /ALTER TABLE p2 ADD PRIMARY KEY/;
+		# The heap partition needs them.
+		$e->{create}{s} .= $at_end . $so_far if $e->{create}{s} =~ /ALTER TABLE p2 ADD PRIMARY KEY/;
 	}
 	if ($mode ne 'replace' && chance(0.4))
 	{
@@ -238,7 +240,8 @@ sub episode
 # What a savepoint that failed has read and written may be remembered or not.
 sub add { my ($e, $s, @steps) = @_; push @{ $e->{steps} }, map { { session => $s, fail => $e->{exact} ? 'all' : pick('to', 'all'), %$_ } } @steps; return; }
 
-sub both { my ($kind, $sql, %more) = @_; return { kind => $kind, s => $sql, h => $sql, %more }; }
+# puts, removes: may put a key that is not there, may remove one that is.
+sub both { my ($kind, $sql, %more) = @_; return { kind => $kind, s => $sql, h => $sql, $kind eq 'insert' ? (puts => 1) : (), $kind eq 'delete' ? (removes => 1) : (), %more }; }
 
 sub step
 {
@@ -340,12 +343,30 @@ sub comparison
 	return "$name " . pick('=', '>') . ' ' . $name;
 }
 
+# Arrays and the like on leading key columns.
+sub key_arrays
+{
+	my ($e, $x) = @_;
+	my @cols = @{ $e->{keycols} };
+	my $space = @cols > 1 ? 8 : $e->{space};
+	return join ' AND ', map {
+		my $col = $_;
+		my @values = map { expr($col->{type}, int rand $space) } 1 .. 1 + int rand 5;
+		chance(0.2) ? "$x.$col->{name} = $values[0]"
+		  : chance(0.2) ? "$x.$col->{name} > $values[0]"
+		  : chance(0.3) || $col->{type} =~ /\[/ ? "$x.$col->{name} IN (" . join(', ', @values) . ')'
+		  : chance(0.3) && $col->{type} =~ /^int2?$/ ? "$x.$col->{name} = ANY (ARRAY[" . join(', ', map { "$_ + 0::int8" } @values) . '])'
+		  : "$x.$col->{name} = ANY (ARRAY(SELECT z FROM unnest(ARRAY[" . join(', ', @values, 'NULL') . "]) z WHERE " . int(rand 9) . ' < 8))'
+	} @cols[ 0 .. int rand @cols ];
+}
+
 sub condition
 {
 	my ($e, $x) = @_;
 	my $r = rand;
 	return key_is($e, undef, $x) if $r < 0.25;
-	return comparison($e, $x) if $r < 0.7;
+	return comparison($e, $x) if $r < 0.65;
+	return key_arrays($e, $x) if $r < 0.7;
 	return comparison($e, $x) . ' AND ' . comparison($e, $x) if $r < 0.85;
 	return '(' . comparison($e, $x) . ' OR ' . comparison($e, $x) . ')' if $r < 0.93;
 	return 'NOT (' . comparison($e, $x) . ')' if $r < 0.96;
@@ -506,7 +527,7 @@ sub insert_values
 		push @rows, "($ord, " . join(', ', map { $_->{key} ? $key{ $_->{name} } : literal($_) } @cols) . ')';
 	}
 	my $nothing = !$e->{exact} && chance(0.2);
-	my $returning = $n == 1 && chance(0.3) ? ' RETURNING *' : '';
+	my $returning = ($n == 1 || $e->{mode} ne 'replace') && chance(0.3) ? ' RETURNING *' : '';
 	my ($s, $h);
 	if ($n == 1)
 	{
@@ -521,7 +542,7 @@ sub insert_values
 		$s = "INSERT INTO t ($names) $from" . ($nothing ? ' ON CONFLICT DO NOTHING' : '');
 		$h = $nothing ? $s : twin_insert($e, $names, $rows);
 	}
-	return { kind => 'insert', s => $s . $returning, h => $h . $returning, single => $n == 1, may_fail => $e->{strict}, untagged => $n > 1 && !$nothing && $e->{mode} eq 'replace' };
+	return { kind => 'insert', puts => 1, s => $s . $returning, h => $h . $returning, single => $n == 1, may_fail => $e->{strict}, untagged => $n > 1 && !$nothing && $e->{mode} eq 'replace' };
 }
 
 sub insert_bulk
@@ -542,7 +563,7 @@ sub insert_bulk
 	my $replace = $e->{mode} eq 'replace';
 	if (chance(0.25))
 	{
-		return { kind => 'insert', copy => $from, s => "COPY t ($names) FROM STDIN", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => 1, may_fail => $e->{strict} };
+		return { kind => 'insert', puts => 1, copy => $from, s => "COPY t ($names) FROM STDIN", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => 1, may_fail => $e->{strict} };
 	}
 	if (!$e->{exact} && chance(0.2))
 	{
@@ -554,9 +575,9 @@ sub insert_bulk
 		# Rows that the table itself has.
 		my $n2 = join ', ', map { $_->{key} ? "t.$_->{name}" : can_do($_, 'n') && $_->{type} =~ /^int/ ? "t.$_->{name} / 2 AS $_->{name}" : "t.$_->{name}" } @cols;
 		my $r = "SELECT 1 AS ord, $n2 FROM t WHERE " . condition($e, 't');
-		return { kind => 'insert', s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => twin_insert($e, $names, $r), blind => 1, may_fail => $e->{strict} };
+		return { kind => 'insert', puts => 1, s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => twin_insert($e, $names, $r), blind => 1, may_fail => $e->{strict} };
 	}
-	return { kind => 'insert', s => "INSERT INTO t ($names) $from", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => $replace, may_fail => $e->{strict} };
+	return { kind => 'insert', puts => 1, s => "INSERT INTO t ($names) $from", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => $replace, may_fail => $e->{strict} };
 }
 
 # ---- updates, deletes ----
@@ -593,7 +614,7 @@ sub rekey_some
 	my $key = join ', ', 'i', map { "c$_" } @columns;
 	my $same = join ' AND ', 'x.i < y.i', map { "x.c$_ = y.c$_" } @columns;
 	$on .= " AND NOT EXISTS (SELECT 1 FROM (VALUES $keys) x ($key) JOIN (VALUES $keys) y ($key) ON $same)";
-	return both('update', 'UPDATE ' . target($e) . " SET $set FROM (VALUES $pairs) m ($names) WHERE $on$back", may_fail => 1);
+	return both('update', 'UPDATE ' . target($e) . " SET $set FROM (VALUES $pairs) m ($names) WHERE $on$back", may_fail => 1, puts => 1, removes => 1);
 }
 
 sub update_step
@@ -613,7 +634,7 @@ sub update_step
 		my @to = key_exprs($e, random_k($e));
 		my $set = join ', ', map { "$e->{key}[$_] = $to[$_]" } 0 .. $#to;
 		$set .= ', ' . assignments($e) if chance(0.5);
-		return both('update', "UPDATE $target SET $set WHERE " . key_is($e, undef, 't') . $back, single => 1, %may);
+		return both('update', "UPDATE $target SET $set WHERE " . key_is($e, undef, 't') . $back, single => 1, puts => 1, removes => 1, %may);
 	}
 	return both('update', "UPDATE $target SET n = u.n + 1 FROM t u WHERE $on AND " . condition($e, 'u') . $back, %may) if $r < 0.83;
 	return both('update', "UPDATE $target SET n = o.v FROM o WHERE o.i = t.n AND o.v > " . int(rand 30) . $back, %may) if $r < 0.9;
@@ -623,7 +644,7 @@ sub update_step
 		my $key = join ' AND ', map { "$_ = r.$_" } @{ $e->{key} };
 		return both('update', "DO \$\$DECLARE r t; BEGIN FOR r IN SELECT * FROM t WHERE " . condition($e, 't') . ' ORDER BY ' . key_list($e)
 			  . " LIMIT 8 LOOP BEGIN UPDATE t SET n = r.n + 1 WHERE $key; IF r.n % 4 = 0 THEN RAISE division_by_zero; END IF; "
-			  . 'IF r.n % 4 = 1 THEN DELETE FROM t WHERE ' . $key . '; END IF; EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END$$');
+			  . 'IF r.n % 4 = 1 THEN DELETE FROM t WHERE ' . $key . '; END IF; EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END$$', removes => 1);
 	}
 	return both('update', "WITH c AS (UPDATE t SET n = n + 1 WHERE " . condition($e, 't') . ' RETURNING t.*) SELECT count(*), sum(n) FROM c', %may);
 }
@@ -641,7 +662,7 @@ sub delete_step
 		my $names = join ', ', map { $_->{name} } @cols;
 		my $values = join ', ', map { $_->{name} eq 'n' ? 'n + 1' : $_->{name} } @cols;
 		my $sql = 'WITH d AS (DELETE FROM t WHERE ' . condition($e, 't') . " RETURNING *) INSERT INTO t ($names) SELECT $values FROM d";
-		return { kind => 'update', s => $sql, h => $sql . conflict($e), may_fail => $e->{strict} };
+		return { kind => 'update', s => $sql, h => $sql . conflict($e), puts => 1, removes => 1, may_fail => $e->{strict} };
 	}
 	return both('delete', "DELETE FROM " . target($e) . " WHERE " . key_is($e, undef, 't') . $back, single => 1) if $r < 0.4;
 	return both('delete', "DELETE FROM " . target($e) . " WHERE " . condition($e, 't') . $back) if $r < 0.6;
@@ -719,7 +740,7 @@ sub error_step
 		both('error', "INSERT INTO t (nosuch) VALUES (1)"),
 		both('error', "DELETE FROM " . target($e) . " WHERE n = 1 / (n - n)"),
 		both('error', "DO \$\$BEGIN UPDATE t SET n = n + 1 WHERE $at; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END\$\$", single => 1),
-		both('error', "DO \$\$BEGIN DELETE FROM t WHERE $at; BEGIN UPDATE t SET n = n + 1; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$", may_fail => $e->{strict}),
+		both('error', "DO \$\$BEGIN DELETE FROM t WHERE $at; BEGIN UPDATE t SET n = n + 1; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$", removes => 1, may_fail => $e->{strict}),
 	);
 }
 
