@@ -237,8 +237,7 @@ sub episode
 	return $e;
 }
 
-# What a savepoint that failed has read and written may be remembered or not.
-sub add { my ($e, $s, @steps) = @_; push @{ $e->{steps} }, map { { session => $s, fail => $e->{exact} ? 'all' : pick('to', 'all'), %$_ } } @steps; return; }
+sub add { my ($e, $s, @steps) = @_; push @{ $e->{steps} }, map { { session => $s, fail => pick('to', 'all'), %$_ } } @steps; return; }
 
 # puts, removes: may put a key that is not there, may remove one that is.
 sub both { my ($kind, $sql, %more) = @_; return { kind => $kind, s => $sql, h => $sql, $kind eq 'insert' ? (puts => 1) : (), $kind eq 'delete' ? (removes => 1) : (), %more }; }
@@ -251,7 +250,8 @@ sub step
 	{
 		if (!$$in)
 		{
-			$$in = 1;
+			# One that only inserts reads nothing.
+			$$in = $e->{exact} && chance(0.4) ? 2 : 1;
 			my $level = pick('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'REPEATABLE READ', 'SERIALIZABLE');
 			$level = 'SERIALIZABLE' if $e->{exact} && chance(0.8);
 			my $begin = both('begin', "BEGIN ISOLATION LEVEL $level", level => $level);
@@ -263,7 +263,10 @@ sub step
 		$e->{serial}++;
 		return { kind => 'prepare', gid => $e->{serial} };
 	}
-	if ($$in && chance(0.15))
+	return chance(0.7) ? insert_values($e) : insert_bulk($e) if $$in == 2;
+	# What a savepoint that was rolled back has read is remembered, and a heap's
+	# upsert reads the row that it replaces.
+	if ($$in && chance(0.15) && !$e->{exact})
 	{
 		return both('savepoint', '') if chance(0.5);
 		return both(pick('rollback to', 'rollback to', 'release'), '');
