@@ -427,6 +427,32 @@ CALL strata.drain('k');
 SELECT strata.has_key_index('k');
 SELECT * FROM differing();
 EXECUTE prefixes('{5,NULL,9,5}', 3);
+-- where clocks are put forward, timestamps of the missing hour are equal to later
+-- ones as timestamptz: such arrays are not sorted, for the key or for zone maps
+SET TimeZone = 'Europe/Berlin';
+CREATE FOREIGN TABLE k_gap (a timestamptz NOT NULL, b int NOT NULL, v timestamptz) SERVER strata OPTIONS (key 'a,b', row_group_rows '10', auto_merge 'off');
+CREATE TABLE kh_gap (a timestamptz, b int, v timestamptz);
+INSERT INTO kh_gap SELECT a, b, a FROM generate_series(timestamptz '2020-03-29 00:30', '2020-03-29 05:00', '1 minute') a, generate_series(1, 3) b;
+INSERT INTO k_gap SELECT * FROM kh_gap WHERE extract(minute FROM a) < 50 ORDER BY a, b;
+CALL strata.drain('k_gap');
+INSERT INTO k_gap SELECT * FROM kh_gap WHERE extract(minute FROM a) >= 50 ORDER BY a, b;
+CREATE TABLE gap_queries AS SELECT replace(condition, '@', '2020-03-29') AS condition, n FROM unnest(ARRAY[
+  'a = ANY (''{@ 02:59,@ 03:00,@ 03:10}''::timestamp[])', 'a = ANY (''{@ 02:30,@ 03:00,@ 03:30}''::timestamp[]) AND b > 1', 'b = 2 AND a = ANY (''{@ 02:59,@ 03:59}''::timestamp[])',
+  'b IN (2, 3) AND a = ANY (''{@ 02:59,@ 03:00,@ 03:59}''::timestamp[])', 'v = ANY (''{@ 02:59,@ 03:00,@ 03:10}''::timestamp[])', 'v < ANY (''{@ 02:59,@ 03:30}''::timestamp[])', 'v >= ANY (''{@ 02:30,@ 03:10}''::timestamp[])',
+  'v <> ALL (''{@ 02:59,@ 03:59}''::timestamp[])', 'v > ALL (''{@ 02:59,@ 03:30}''::timestamp[])',
+  -- of the column's own type
+  'a = ANY (''{@ 02:59,@ 03:59,@ 03:10}''::timestamptz[])', 'b = 2 AND a = ANY (''{@ 02:59,@ 03:59}''::timestamptz[])', 'v = ANY (''{@ 02:59,@ 03:59,@ 03:10}''::timestamptz[])']) WITH ORDINALITY q (condition, n);
+CREATE FUNCTION in_gap() RETURNS TABLE (condition text, rows bigint, same bool, how text, zone_map bool) LANGUAGE sql AS $$
+	SELECT condition, c.rows, c.same, left(c.how, strpos(c.how, ':') - 1), EXISTS (SELECT FROM planned('SELECT * FROM k_gap WHERE ' || condition) p WHERE p LIKE '%Zone Map Filter%')
+	  FROM gap_queries, compare('SELECT * FROM %t_gap WHERE ' || condition || ' ORDER BY a, b') c ORDER BY n
+$$;
+SELECT * FROM in_gap();
+CALL strata.drain('k_gap');
+SELECT * FROM in_gap();
+SET enable_indexscan = off;
+SELECT * FROM in_gap() WHERE NOT same;
+RESET enable_indexscan;
+RESET TimeZone;
 -- estimates: one row a key before any ANALYZE, and the table's size
 CREATE FUNCTION estimate(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json;

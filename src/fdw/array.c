@@ -12,6 +12,9 @@
 
 #include "fdw/scan.h"
 
+#include "access/nbtree.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
@@ -29,6 +32,25 @@ compare_elements(const void *a, const void *b, void *arg)
 
 	return DatumGetInt32(FunctionCall2Coll(order->cmp, order->collation, *(const Datum *) a,
 										   *(const Datum *) b));
+}
+
+/*
+ * Are elements that ascend in their own type's order in that of comparisons with
+ * a column of type, too?  B-tree families promise it, but cannot keep it where
+ * the comparison depends on TimeZone: where clocks are put forward, timestamps
+ * of the missing hour change places with later ones, or become equal to them,
+ * once they are taken as timestamptz.
+ */
+bool
+strata_array_is_sortable(Oid opfamily, Oid type, Oid elemtype)
+{
+	Oid			cmp;
+
+	if (IsPolymorphicType(elemtype) ||
+		!OidIsValid(get_opfamily_proc(opfamily, elemtype, elemtype, BTORDER_PROC)))
+		return false;
+	cmp = get_opfamily_proc(opfamily, type, elemtype, BTORDER_PROC);
+	return OidIsValid(cmp) && func_volatile(cmp) == PROVOLATILE_IMMUTABLE;
 }
 
 /*

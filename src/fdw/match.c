@@ -19,7 +19,6 @@
 #include "fdw/scan.h"
 
 #include "access/hash.h"
-#include "access/nbtree.h"
 #include "access/stratnum.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -81,12 +80,7 @@ is_key_equality(const StrataKey *key, int column, Oid op, bool array, bool *hash
 		return false;
 
 	/* an array's elements are sorted to find equal ones, and keys among them */
-	if (array &&
-		(IsPolymorphicType(righttype) ||
-		 !OidIsValid(get_opfamily_proc(key->btree_opfamily[column],
-									   righttype, righttype, BTORDER_PROC)) ||
-		 !OidIsValid(get_opfamily_proc(key->btree_opfamily[column],
-									   lefttype, righttype, BTORDER_PROC))))
+	if (array && !strata_array_is_sortable(key->btree_opfamily[column], lefttype, righttype))
 		return false;
 
 	*hashable =

@@ -113,11 +113,7 @@ is_prunable_operator(Oid op, Oid opfamily, Oid opcintype, bool array)
 	if (lefttype != opcintype || !op_strict(op) ||
 		!OidIsValid(get_opfamily_proc(opfamily, lefttype, righttype, BTORDER_PROC)))
 		return false;
-	if (array &&
-		(IsPolymorphicType(righttype) ||
-		 !OidIsValid(get_opfamily_proc(opfamily, righttype, righttype, BTORDER_PROC))))
-		return false;
-	return true;
+	return !array || strata_array_is_sortable(opfamily, lefttype, righttype);
 }
 
 /*

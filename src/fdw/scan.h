@@ -102,6 +102,7 @@ extern List *strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const S
 
 /* ---- array.c ---- */
 
+extern bool strata_array_is_sortable(Oid opfamily, Oid type, Oid elemtype);
 extern Datum *strata_array_elements(ArrayType *array, FmgrInfo *cmp, Oid collation,
 									int *nelements);
 extern Expr *strata_array_clause(Oid op, bool any, Var *column, Expr *value);
