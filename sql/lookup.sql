@@ -463,6 +463,19 @@ END $$;
 SELECT estimate('SELECT * FROM t WHERE id = ''x'''), estimate('SELECT * FROM c WHERE a = 1 AND b = ''x'''),
 	   estimate('SELECT * FROM t WHERE id = ANY (''{a,b,c}'')');
 SELECT estimate('SELECT * FROM t') BETWEEN 2100 AND 2300 AS size;
+-- and all paths with the same outer rows agree, also on a table never analyzed
+CREATE FOREIGN TABLE pq (a int NOT NULL, b int NOT NULL, v int) SERVER strata OPTIONS (key 'a,b', auto_merge 'off');
+INSERT INTO pq SELECT g, g, g FROM generate_series(1, 400000) g;
+CREATE FUNCTION inner_rows(query text, setting text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+	PERFORM set_config(setting, 'off', true);
+	EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+	PERFORM set_config(setting, 'on', true);
+	plan := plan -> 0 -> 'Plan' -> 'Plans' -> 1;
+	RETURN format('%s, %s', CASE WHEN plan ->> 'Key Lookup' IS NULL THEN 'no lookup' ELSE 'lookup' END, plan ->> 'Plan Rows');
+END $$;
+SELECT s AS off, inner_rows('SELECT * FROM outers o LEFT JOIN LATERAL (SELECT pq.*, o.x + 1 AS z FROM pq WHERE a = o.x AND b = o.x) l ON true', s) FROM unnest('{enable_seqscan,enable_indexscan}'::text[]) s;
 -- versions of the same keys are not rows, once analyzed
 CREATE FOREIGN TABLE e (id int NOT NULL, v int) SERVER strata OPTIONS (key 'id', auto_merge 'off');
 INSERT INTO e SELECT g, 1 FROM generate_series(1, 1000) g;
