@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * array.c
- *	  Arrays that columns are compared with.
+ * value.c
+ *	  Values and arrays that columns are compared with.
  *
  * IDENTIFICATION
- *	  src/fdw/array.c
+ *	  src/fdw/value.c
  *
  *-------------------------------------------------------------------------
  */
@@ -15,28 +15,42 @@
 #include "access/nbtree.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "executor/executor.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/array.h"
+#include "utils/datum.h"
 #include "utils/lsyscache.h"
 
-typedef struct ElementOrder
+void
+strata_value_begin(StrataValue *value, Expr *expr, PlanState *parent)
 {
-	FmgrInfo   *cmp;
-	Oid			collation;
-} ElementOrder;
+	value->expr = ExecInitExpr(expr, parent);
+	get_typlenbyval(exprType((Node *) expr), &value->typlen, &value->typbyval);
+}
 
-static int
-compare_elements(const void *a, const void *b, void *arg)
+bool
+strata_value_evaluate(StrataValue *value, ExprContext *econtext, MemoryContext mcxt, Datum *result)
 {
-	ElementOrder *order = (ElementOrder *) arg;
+	bool		isnull;
+	Datum		computed = ExecEvalExprSwitchContext(value->expr, econtext, &isnull);
+	MemoryContext old;
 
-	return DatumGetInt32(FunctionCall2Coll(order->cmp, order->collation, *(const Datum *) a,
-										   *(const Datum *) b));
+	if (isnull)
+		return false;
+
+	/* what was just computed goes with the next tuple */
+	old = MemoryContextSwitchTo(mcxt);
+	if (value->typlen == -1)
+		*result = PointerGetDatum(PG_DETOAST_DATUM_COPY(computed));
+	else
+		*result = datumCopy(computed, value->typbyval, value->typlen);
+	MemoryContextSwitchTo(old);
+	return true;
 }
 
 /*
- * Are elements that ascend in their own type's order in that of comparisons with
- * a column of type, too?  B-tree families promise it, but cannot keep it where
+ * B-tree families promise that the two orders are one, but cannot keep it where
  * the comparison depends on TimeZone: where clocks are put forward, timestamps
  * of the missing hour change places with later ones, or become equal to them,
  * once they are taken as timestamptz.
@@ -53,14 +67,27 @@ strata_array_is_sortable(Oid opfamily, Oid type, Oid elemtype)
 	return OidIsValid(cmp) && func_volatile(cmp) == PROVOLATILE_IMMUTABLE;
 }
 
-/*
- * Take an array apart: each element once, nulls left out, ascending by cmp.
- * The elements may point into the array.
- */
+typedef struct ElementOrder
+{
+	FmgrInfo   *cmp;
+	Oid			collation;
+} ElementOrder;
+
+static int
+compare_elements(const void *a, const void *b, void *arg)
+{
+	ElementOrder *order = (ElementOrder *) arg;
+
+	return DatumGetInt32(FunctionCall2Coll(order->cmp, order->collation, *(const Datum *) a,
+										   *(const Datum *) b));
+}
+
 Datum *
-strata_array_elements(ArrayType *array, FmgrInfo *cmp, Oid collation, int *nelements)
+strata_array_elements(ArrayType *array, FmgrInfo *cmp, Oid collation, MemoryContext mcxt,
+					  int *nelements)
 {
 	ElementOrder order = {cmp, collation};
+	MemoryContext old = MemoryContextSwitchTo(mcxt);
 	int16		typlen;
 	bool		typbyval;
 	char		typalign;
@@ -87,11 +114,11 @@ strata_array_elements(ArrayType *array, FmgrInfo *cmp, Oid collation, int *nelem
 		if (n == 0 || compare_elements(&elements[n - 1], &elements[i], &order) != 0)
 			elements[n++] = elements[i];
 	}
+	MemoryContextSwitchTo(old);
 	*nelements = n;
 	return elements;
 }
 
-/* "column operator ANY (value)", or ALL, for EXPLAIN. */
 Expr *
 strata_array_clause(Oid op, bool any, Var *column, Expr *value)
 {
