@@ -409,11 +409,6 @@ add_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
 	return false;
 }
 
-/*
- * What the clauses of both lists say of the key's leading columns: equalities,
- * by so many arrays at most, then the bounds of one more column.  False if they
- * say nothing.
- */
 bool
 strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, List *clauses,
 					List *more_clauses, int max_arrays, StrataKeyBounds *bounds)

@@ -94,6 +94,12 @@ typedef struct StrataKeyBounds
 	List	   *arrays;			/* IntList: which of them are = ANY */
 } StrataKeyBounds;
 
+/*
+ * False if the clauses of both lists bound nothing.  max_arrays: of so many
+ * columns = ANY is taken.  The next such column ends the equalities and is bounded
+ * by its other clauses, if any, so that each number of arrays makes wider ranges
+ * than one more.
+ */
 extern bool strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
 								List *clauses, List *more_clauses, int max_arrays,
 								StrataKeyBounds *bounds);
