@@ -453,6 +453,21 @@ SET enable_indexscan = off;
 SELECT * FROM in_gap() WHERE NOT same;
 RESET enable_indexscan;
 RESET TimeZone;
+-- IN of ranges and arrays is a scan, = and a join are lookups
+CREATE FOREIGN TABLE spans (r int4range NOT NULL, v int) SERVER strata OPTIONS (key 'r', auto_merge 'off');
+CREATE FOREIGN TABLE lists (l int[] NOT NULL, v int) SERVER strata OPTIONS (key 'l', auto_merge 'off');
+INSERT INTO spans SELECT int4range(g, g + 5), g FROM generate_series(1, 2000) g;
+INSERT INTO lists SELECT ARRAY[g, g + 5], g FROM generate_series(1, 2000) g;
+CALL strata.drain('spans');
+CALL strata.drain('lists');
+SELECT planned('SELECT * FROM spans WHERE r = ''[7,12)''');
+SELECT planned('SELECT * FROM spans WHERE r IN (''[7,12)'', ''[8,13)'')');
+SELECT planned('SELECT spans.* FROM (VALUES (int4range ''[7,12)''), (''[8,13)'')) x (r) JOIN spans USING (r)');
+SELECT planned('SELECT * FROM lists WHERE l = ''{7,12}''');
+SELECT planned('SELECT * FROM lists WHERE l IN (''{7,12}'', ''{8,13}'')');
+SELECT count(*), sum(v) FROM spans WHERE r IN ('[7,12)', '[8,13)');
+SELECT count(*), sum(v) FROM lists WHERE l IN ('{7,12}', '{8,13}');
+SELECT spans.* FROM (VALUES (int4range '[7,12)'), ('[8,13)')) x (r) JOIN spans USING (r) ORDER BY r;
 -- estimates: one row a key before any ANALYZE, and the table's size
 CREATE FUNCTION estimate(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json;
