@@ -352,6 +352,9 @@ CREATE FUNCTION differing() RETURNS TABLE (q text) LANGUAGE sql AS $$
 		'SELECT * FROM (SELECT * FROM %%t WHERE %s OFFSET 0) q ORDER BY a, b, c', 'SELECT count(*), sum(v) FROM %%t WHERE %s']) f
 	WHERE NOT (compare(format(f, condition))).same
 $$;
+-- the shorter of two arrays, whichever comes first
+SELECT condition, (compare('SELECT * FROM %t WHERE ' || condition || ' ORDER BY a, b, c')).* FROM unnest(ARRAY[
+  'a IN (5, 6, 9) AND a IN (9, 10)', 'a IN (9, 10) AND a IN (5, 6, 9)', 'a = 5 AND b = 3 AND c IN (''c1'', ''c5'', ''c8'') AND c IN (''c8'', ''c9'')', 'a = 5 AND b = 3 AND c IN (''c8'', ''c9'') AND c IN (''c1'', ''c5'', ''c8'')']) condition;
 -- in either order, and in none
 SELECT compare('SELECT a, b, v FROM %t WHERE a IN (9, 5) ORDER BY a DESC, b DESC, c DESC LIMIT 3'), planned('SELECT a, b, v FROM k WHERE a IN (9, 5) ORDER BY a DESC, b DESC, c DESC LIMIT 3');
 SELECT a, b, v FROM k WHERE a IN (9, 5) AND b < 2 ORDER BY a DESC, b DESC, c DESC LIMIT 3;

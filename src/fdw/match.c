@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "fdw/scan.h"
 
 #include "access/hash.h"
@@ -166,13 +167,19 @@ strata_key_clause(const StrataKeyMatch *match)
 	return (Expr *) clause;
 }
 
-/* Single values before arrays, hashable ones before others, else the first. */
+/*
+ * Single values before arrays, hashable ones before others, short arrays before
+ * long ones, else the first.
+ */
 static bool
-is_better(const StrataKeyMatch *a, const StrataKeyMatch *b)
+is_better(PlannerInfo *root, const StrataKeyMatch *a, const StrataKeyMatch *b)
 {
 	if (a->array != b->array)
 		return !a->array;
-	return a->hashable && !b->hashable;
+	if (a->hashable != b->hashable)
+		return a->hashable;
+	return a->array && strata_array_length(root, (Node *) a->value) <
+		strata_array_length(root, (Node *) b->value);
 }
 
 /*
@@ -194,7 +201,7 @@ match_column(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int colum
 
 			if (strata_match_key_clause(root, rel, key, column, lfirst_node(RestrictInfo, lc),
 										&match) &&
-				(!found || is_better(&match, best)))
+				(!found || is_better(root, &match, best)))
 			{
 				*best = match;
 				found = true;
