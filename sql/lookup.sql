@@ -352,6 +352,9 @@ CREATE FUNCTION differing() RETURNS TABLE (q text) LANGUAGE sql AS $$
 		'SELECT * FROM (SELECT * FROM %%t WHERE %s OFFSET 0) q ORDER BY a, b, c', 'SELECT count(*), sum(v) FROM %%t WHERE %s']) f
 	WHERE NOT (compare(format(f, condition))).same
 $$;
+-- the shorter of two arrays, whichever comes first
+SELECT condition, (compare('SELECT * FROM %t WHERE ' || condition || ' ORDER BY a, b, c')).* FROM unnest(ARRAY[
+  'a IN (5, 6, 9) AND a IN (9, 10)', 'a IN (9, 10) AND a IN (5, 6, 9)', 'a = 5 AND b = 3 AND c IN (''c1'', ''c5'', ''c8'') AND c IN (''c8'', ''c9'')', 'a = 5 AND b = 3 AND c IN (''c8'', ''c9'') AND c IN (''c1'', ''c5'', ''c8'')']) condition;
 -- in either order, and in none
 SELECT compare('SELECT a, b, v FROM %t WHERE a IN (9, 5) ORDER BY a DESC, b DESC, c DESC LIMIT 3'), planned('SELECT a, b, v FROM k WHERE a IN (9, 5) ORDER BY a DESC, b DESC, c DESC LIMIT 3');
 SELECT a, b, v FROM k WHERE a IN (9, 5) AND b < 2 ORDER BY a DESC, b DESC, c DESC LIMIT 3;
@@ -427,6 +430,47 @@ CALL strata.drain('k');
 SELECT strata.has_key_index('k');
 SELECT * FROM differing();
 EXECUTE prefixes('{5,NULL,9,5}', 3);
+-- where clocks are put forward, timestamps of the missing hour are equal to later
+-- ones as timestamptz: such arrays are not sorted, for the key or for zone maps
+SET TimeZone = 'Europe/Berlin';
+CREATE FOREIGN TABLE k_gap (a timestamptz NOT NULL, b int NOT NULL, v timestamptz) SERVER strata OPTIONS (key 'a,b', row_group_rows '10', auto_merge 'off');
+CREATE TABLE kh_gap (a timestamptz, b int, v timestamptz);
+INSERT INTO kh_gap SELECT a, b, a FROM generate_series(timestamptz '2020-03-29 00:30', '2020-03-29 05:00', '1 minute') a, generate_series(1, 3) b;
+INSERT INTO k_gap SELECT * FROM kh_gap WHERE extract(minute FROM a) < 50 ORDER BY a, b;
+CALL strata.drain('k_gap');
+INSERT INTO k_gap SELECT * FROM kh_gap WHERE extract(minute FROM a) >= 50 ORDER BY a, b;
+CREATE TABLE gap_queries AS SELECT replace(condition, '@', '2020-03-29') AS condition, n FROM unnest(ARRAY[
+  'a = ANY (''{@ 02:59,@ 03:00,@ 03:10}''::timestamp[])', 'a = ANY (''{@ 02:30,@ 03:00,@ 03:30}''::timestamp[]) AND b > 1', 'b = 2 AND a = ANY (''{@ 02:59,@ 03:59}''::timestamp[])',
+  'b IN (2, 3) AND a = ANY (''{@ 02:59,@ 03:00,@ 03:59}''::timestamp[])', 'v = ANY (''{@ 02:59,@ 03:00,@ 03:10}''::timestamp[])', 'v < ANY (''{@ 02:59,@ 03:30}''::timestamp[])', 'v >= ANY (''{@ 02:30,@ 03:10}''::timestamp[])',
+  'v <> ALL (''{@ 02:59,@ 03:59}''::timestamp[])', 'v > ALL (''{@ 02:59,@ 03:30}''::timestamp[])',
+  -- of the column's own type
+  'a = ANY (''{@ 02:59,@ 03:59,@ 03:10}''::timestamptz[])', 'b = 2 AND a = ANY (''{@ 02:59,@ 03:59}''::timestamptz[])', 'v = ANY (''{@ 02:59,@ 03:59,@ 03:10}''::timestamptz[])']) WITH ORDINALITY q (condition, n);
+CREATE FUNCTION in_gap() RETURNS TABLE (condition text, rows bigint, same bool, how text, zone_map bool) LANGUAGE sql AS $$
+	SELECT condition, c.rows, c.same, left(c.how, strpos(c.how, ':') - 1), EXISTS (SELECT FROM planned('SELECT * FROM k_gap WHERE ' || condition) p WHERE p LIKE '%Zone Map Filter%')
+	  FROM gap_queries, compare('SELECT * FROM %t_gap WHERE ' || condition || ' ORDER BY a, b') c ORDER BY n
+$$;
+SELECT * FROM in_gap();
+CALL strata.drain('k_gap');
+SELECT * FROM in_gap();
+SET enable_indexscan = off;
+SELECT * FROM in_gap() WHERE NOT same;
+RESET enable_indexscan;
+RESET TimeZone;
+-- IN of ranges and arrays is a scan, = and a join are lookups
+CREATE FOREIGN TABLE spans (r int4range NOT NULL, v int) SERVER strata OPTIONS (key 'r', auto_merge 'off');
+CREATE FOREIGN TABLE lists (l int[] NOT NULL, v int) SERVER strata OPTIONS (key 'l', auto_merge 'off');
+INSERT INTO spans SELECT int4range(g, g + 5), g FROM generate_series(1, 2000) g;
+INSERT INTO lists SELECT ARRAY[g, g + 5], g FROM generate_series(1, 2000) g;
+CALL strata.drain('spans');
+CALL strata.drain('lists');
+SELECT planned('SELECT * FROM spans WHERE r = ''[7,12)''');
+SELECT planned('SELECT * FROM spans WHERE r IN (''[7,12)'', ''[8,13)'')');
+SELECT planned('SELECT spans.* FROM (VALUES (int4range ''[7,12)''), (''[8,13)'')) x (r) JOIN spans USING (r)');
+SELECT planned('SELECT * FROM lists WHERE l = ''{7,12}''');
+SELECT planned('SELECT * FROM lists WHERE l IN (''{7,12}'', ''{8,13}'')');
+SELECT count(*), sum(v) FROM spans WHERE r IN ('[7,12)', '[8,13)');
+SELECT count(*), sum(v) FROM lists WHERE l IN ('{7,12}', '{8,13}');
+SELECT spans.* FROM (VALUES (int4range '[7,12)'), ('[8,13)')) x (r) JOIN spans USING (r) ORDER BY r;
 -- estimates: one row a key before any ANALYZE, and the table's size
 CREATE FUNCTION estimate(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json;
@@ -437,6 +481,19 @@ END $$;
 SELECT estimate('SELECT * FROM t WHERE id = ''x'''), estimate('SELECT * FROM c WHERE a = 1 AND b = ''x'''),
 	   estimate('SELECT * FROM t WHERE id = ANY (''{a,b,c}'')');
 SELECT estimate('SELECT * FROM t') BETWEEN 2100 AND 2300 AS size;
+-- and all paths with the same outer rows agree, also on a table never analyzed
+CREATE FOREIGN TABLE pq (a int NOT NULL, b int NOT NULL, v int) SERVER strata OPTIONS (key 'a,b', auto_merge 'off');
+INSERT INTO pq SELECT g, g, g FROM generate_series(1, 400000) g;
+CREATE FUNCTION inner_rows(query text, setting text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+	PERFORM set_config(setting, 'off', true);
+	EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+	PERFORM set_config(setting, 'on', true);
+	plan := plan -> 0 -> 'Plan' -> 'Plans' -> 1;
+	RETURN format('%s, %s', CASE WHEN plan ->> 'Key Lookup' IS NULL THEN 'no lookup' ELSE 'lookup' END, plan ->> 'Plan Rows');
+END $$;
+SELECT s AS off, inner_rows('SELECT * FROM outers o LEFT JOIN LATERAL (SELECT pq.*, o.x + 1 AS z FROM pq WHERE a = o.x AND b = o.x) l ON true', s) FROM unnest('{enable_seqscan,enable_indexscan}'::text[]) s;
 -- versions of the same keys are not rows, once analyzed
 CREATE FOREIGN TABLE e (id int NOT NULL, v int) SERVER strata OPTIONS (key 'id', auto_merge 'off');
 INSERT INTO e SELECT g, 1 FROM generate_series(1, 1000) g;

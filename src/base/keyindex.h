@@ -78,7 +78,9 @@ extern void strata_keyindex_probe_end(StrataIndexProbe *probe);
 
 /*
  * "key column operator value" with an operator of the column's B-tree family:
- * its strategy, function and right-hand type.  Or "key column = ANY (value)".
+ * its strategy, function and right-hand type.  Or "key column = ANY (value)",
+ * where elements is set, value is the detoasted array and subtype the type of
+ * its elements.
  */
 typedef struct StrataBound
 {
@@ -87,15 +89,16 @@ typedef struct StrataBound
 	RegProcedure proc;
 	Oid			subtype;
 	Datum		value;			/* never null */
-	Datum	   *elements;		/* of an array, ascending, distinct, none null; or NULL */
+	Datum	   *elements;		/* ascending, distinct, none null; NULL: no array */
 	int			nelements;
 } StrataBound;
 
 /*
  * Entries within bounds (by column, ascending), in key order or backward.  For
- * the order, a column before one with an array has = or = ANY.  The key values
- * are valid until the next call.  TIDs as of a probe.  No page is held between
- * two calls.
+ * the order, a column before one with an array has = or = ANY.  The bounds are
+ * copied, but their values stay the caller's, and have to outlive the scan.  The
+ * key values are valid until the next call.  TIDs as of a probe.  No page is held
+ * between two calls.
  */
 typedef struct StrataIndexRange StrataIndexRange;
 

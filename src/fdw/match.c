@@ -16,10 +16,10 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "fdw/scan.h"
 
 #include "access/hash.h"
-#include "access/nbtree.h"
 #include "access/stratnum.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -81,12 +81,7 @@ is_key_equality(const StrataKey *key, int column, Oid op, bool array, bool *hash
 		return false;
 
 	/* an array's elements are sorted to find equal ones, and keys among them */
-	if (array &&
-		(IsPolymorphicType(righttype) ||
-		 !OidIsValid(get_opfamily_proc(key->btree_opfamily[column],
-									   righttype, righttype, BTORDER_PROC)) ||
-		 !OidIsValid(get_opfamily_proc(key->btree_opfamily[column],
-									   lefttype, righttype, BTORDER_PROC))))
+	if (array && !strata_array_is_sortable(key->btree_opfamily[column], lefttype, righttype))
 		return false;
 
 	*hashable =
@@ -172,13 +167,19 @@ strata_key_clause(const StrataKeyMatch *match)
 	return (Expr *) clause;
 }
 
-/* Single values before arrays, hashable ones before others, else the first. */
+/*
+ * Single values before arrays, hashable ones before others, short arrays before
+ * long ones, else the first.
+ */
 static bool
-is_better(const StrataKeyMatch *a, const StrataKeyMatch *b)
+is_better(PlannerInfo *root, const StrataKeyMatch *a, const StrataKeyMatch *b)
 {
 	if (a->array != b->array)
 		return !a->array;
-	return a->hashable && !b->hashable;
+	if (a->hashable != b->hashable)
+		return a->hashable;
+	return a->array && strata_array_length(root, (Node *) a->value) <
+		strata_array_length(root, (Node *) b->value);
 }
 
 /*
@@ -200,7 +201,7 @@ match_column(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int colum
 
 			if (strata_match_key_clause(root, rel, key, column, lfirst_node(RestrictInfo, lc),
 										&match) &&
-				(!found || is_better(&match, best)))
+				(!found || is_better(root, &match, best)))
 			{
 				*best = match;
 				found = true;
@@ -415,11 +416,6 @@ add_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, int column,
 	return false;
 }
 
-/*
- * What the clauses of both lists say of the key's leading columns: equalities,
- * by so many arrays at most, then the bounds of one more column.  False if they
- * say nothing.
- */
 bool
 strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, List *clauses,
 					List *more_clauses, int max_arrays, StrataKeyBounds *bounds)

@@ -452,9 +452,10 @@ strataGetForeignPaths(PlannerInfo *root, RelOptInfo *baserel, Oid foreigntableid
 	info->zone_share = zone_share(root, baserel, info);
 	if (info->has_index)
 		info->correlation = column_correlation(root, baserel, info, info->key.attnum[0]);
+	/* first those that learn how many rows paths with their outer relations return */
+	strata_add_key_paths(root, baserel);
 	add_scan_path(root, baserel, baserel->lateral_relids);
 	add_partial_scan_path(root, baserel);
-	strata_add_key_paths(root, baserel);
 }
 
 /*

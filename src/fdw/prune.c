@@ -27,14 +27,12 @@
 #include "access/stratnum.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
-#include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/array.h"
-#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
@@ -55,9 +53,7 @@ typedef struct PruneTerm
 	Oid			collation;
 
 	/* the value side */
-	ExprState  *expr;
-	int16		valuelen;		/* of a single value */
-	bool		valuebyval;
+	StrataValue value;			/* expr NULL: there is none */
 	FmgrInfo	cmp;			/* column against value */
 	FmgrInfo	value_cmp;		/* value against value, of arrays only */
 
@@ -113,11 +109,7 @@ is_prunable_operator(Oid op, Oid opfamily, Oid opcintype, bool array)
 	if (lefttype != opcintype || !op_strict(op) ||
 		!OidIsValid(get_opfamily_proc(opfamily, lefttype, righttype, BTORDER_PROC)))
 		return false;
-	if (array &&
-		(IsPolymorphicType(righttype) ||
-		 !OidIsValid(get_opfamily_proc(opfamily, righttype, righttype, BTORDER_PROC))))
-		return false;
-	return true;
+	return !array || strata_array_is_sortable(opfamily, lefttype, righttype);
 }
 
 /*
@@ -373,11 +365,7 @@ prepare_comparison(PruneTerm *term, const StrataStore *store, Oid op, Expr *expr
 		fmgr_info(get_opfamily_proc(typentry->btree_opf, valuetype, valuetype, BTORDER_PROC),
 				  &term->value_cmp);
 
-	/* a polymorphic operator says nothing of its value's type, the value does */
-	if (IsPolymorphicType(valuetype))
-		valuetype = exprType((Node *) expr);
-	get_typlenbyval(valuetype, &term->valuelen, &term->valuebyval);
-	term->expr = ExecInitExpr(expr, parent);
+	strata_value_begin(&term->value, expr, parent);
 }
 
 /* Take over the term at i, and what is in it; returns the one behind. */
@@ -444,11 +432,11 @@ strata_prune_begin(const StrataStore *store, const ForeignScan *plan, PlanState 
 
 /* An array's elements in order.  A null is equal to nothing: ALL fails by it. */
 static void
-evaluate_array(PruneTerm *term, ArrayType *array)
+evaluate_array(PruneTerm *term, ArrayType *array, MemoryContext mcxt)
 {
 	if (term->kind == STRATA_PRUNE_ALL && array_contains_nulls(array))
 		return;
-	term->elements = strata_array_elements(array, &term->value_cmp, term->collation,
+	term->elements = strata_array_elements(array, &term->value_cmp, term->collation, mcxt,
 										   &term->nelements);
 	if (term->nelements > 0)
 		term->state = PRUNE_COMPARE;
@@ -465,29 +453,24 @@ strata_prune_evaluate(StrataPrune *prune, ExprContext *econtext, MemoryContext m
 	for (int i = 0; i < prune->nterms; i++)
 	{
 		PruneTerm  *term = &prune->terms[i];
-		MemoryContext oldcxt;
 		Datum		value;
-		bool		isnull;
 
-		if (term->expr == NULL)
+		if (term->value.expr == NULL)
 			continue;
 
 		term->state = PRUNE_NOTHING_PASSES;
-		value = ExecEvalExprSwitchContext(term->expr, econtext, &isnull);
-		if (isnull)
+		if (!strata_value_evaluate(&term->value, econtext, mcxt, &value))
 			continue;
 
-		oldcxt = MemoryContextSwitchTo(mcxt);
 		if (term->kind != STRATA_PRUNE_OPERATOR)
-			evaluate_array(term, DatumGetArrayTypePCopy(value));
+			evaluate_array(term, DatumGetArrayTypeP(value), mcxt);
 		else
 		{
-			term->elements = palloc(sizeof(Datum));
-			term->elements[0] = datumCopy(value, term->valuebyval, term->valuelen);
+			term->elements = MemoryContextAlloc(mcxt, sizeof(Datum));
+			term->elements[0] = value;
 			term->nelements = 1;
 			term->state = PRUNE_COMPARE;
 		}
-		MemoryContextSwitchTo(oldcxt);
 	}
 }
 
@@ -562,7 +545,7 @@ term_excludes(StrataPrune *prune, int i, StrataView *view, const StrataRowGroup 
 		return !enough;
 	}
 
-	if (term->expr != NULL && term->state != PRUNE_COMPARE)
+	if (term->value.expr != NULL && term->state != PRUNE_COMPARE)
 		return term->state == PRUNE_NOTHING_PASSES;
 
 	if (group->zones == NULL)

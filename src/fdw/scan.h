@@ -94,16 +94,50 @@ typedef struct StrataKeyBounds
 	List	   *arrays;			/* IntList: which of them are = ANY */
 } StrataKeyBounds;
 
+/*
+ * False if the clauses of both lists bound nothing.  max_arrays: of so many
+ * columns = ANY is taken.  The next such column ends the equalities and is bounded
+ * by its other clauses, if any, so that each number of arrays makes wider ranges
+ * than one more.
+ */
 extern bool strata_match_bounds(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key,
 								List *clauses, List *more_clauses, int max_arrays,
 								StrataKeyBounds *bounds);
 extern Expr *strata_leading_comparison(const RowCompareExpr *clause);
 extern List *strata_match_outer_rels(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key);
 
-/* ---- array.c ---- */
+/* ---- values of clauses (value.c) ---- */
 
+typedef struct StrataValue
+{
+	ExprState  *expr;
+	int16		typlen;			/* of the expression's type */
+	bool		typbyval;
+} StrataValue;
+
+/* Initialise with parent, in CurrentMemoryContext. */
+extern void strata_value_begin(StrataValue *value, Expr *expr, PlanState *parent);
+
+/* Compute it; false when it is null, else *result, detoasted, lives in mcxt. */
+extern bool strata_value_evaluate(StrataValue *value, ExprContext *econtext, MemoryContext mcxt,
+								  Datum *result);
+
+/*
+ * Are elements that ascend in their own type's order ascending for comparisons
+ * with a column of type, too?  Of no other array the elements may be taken in
+ * order.
+ */
+extern bool strata_array_is_sortable(Oid opfamily, Oid type, Oid elemtype);
+
+/*
+ * Take a detoasted array apart: each element once, nulls left out, ascending by
+ * cmp.  The result lives in mcxt, as does what comparing leaves behind; elements
+ * that are passed by reference point into the array, which has to stay.
+ */
 extern Datum *strata_array_elements(ArrayType *array, FmgrInfo *cmp, Oid collation,
-									int *nelements);
+									MemoryContext mcxt, int *nelements);
+
+/* "column operator ANY (value)", or ALL, for EXPLAIN. */
 extern Expr *strata_array_clause(Oid op, bool any, Var *column, Expr *value);
 
 /* ---- zone maps (prune.c) ---- */
@@ -203,20 +237,17 @@ typedef struct StrataScanState
 	bool		is_lookup;
 	StrataLookup *lookup;
 	StrataKeyProbe probe;
-	List	   *key_exprs;		/* ExprState *, key order */
+	StrataValue *key_values;	/* in key order */
 	FmgrInfo	hash_fn[INDEX_MAX_KEYS];	/* for the value's type */
-	int16		value_len[INDEX_MAX_KEYS];	/* of the value's type */
-	bool		value_byval[INDEX_MAX_KEYS];
 	int			narrays;
 	StrataKeyArray *arrays;		/* by column */
 	bool		have_key;		/* the probe has a key to look up next */
 
-	/* key order and ranges; key_exprs has the bounds' values */
+	/* key order and ranges; key_values has the bounds' */
 	bool		is_range;
 	bool		backward;
 	int			nbounds;
 	StrataBound *bounds;
-	Oid		   *value_types;
 	FmgrInfo   *element_cmp;	/* of bounds that are arrays */
 	StrataOrderedScan *ordered; /* NULL: not started, or no row can qualify */
 
@@ -227,7 +258,7 @@ typedef struct StrataScanState
 	MemoryContext refetch_mcxt;
 
 	MemoryContext mcxt;			/* the state's own */
-	MemoryContext restart_mcxt; /* values of lookup clauses and prune terms */
+	MemoryContext restart_mcxt; /* values of lookup clauses, bounds and prune terms */
 } StrataScanState;
 
 /*

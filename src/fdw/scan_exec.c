@@ -34,9 +34,7 @@
 #include "access/table.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "nodes/nodeFuncs.h"
 #include "utils/array.h"
-#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -75,7 +73,7 @@ prepare_lookup(StrataScanState *state, List *ops, List *arrays, List *exprs, Pla
 
 	state->is_lookup = true;
 	state->arrays = palloc0(Max(list_length(arrays), 1) * sizeof(StrataKeyArray));
-	state->key_exprs = ExecInitExprList(exprs, parent);
+	state->key_values = palloc(key->natts * sizeof(StrataValue));
 
 	probe->key = key;
 	probe->nkeys = key->natts;
@@ -96,8 +94,7 @@ prepare_lookup(StrataScanState *state, List *ops, List *arrays, List *exprs, Pla
 		probe->subtype[column] = righttype;
 		probe->eqproc[column] = get_opcode(op);
 		fmgr_info(probe->eqproc[column], &probe->eq[column]);
-		get_typlenbyval(exprType(lfirst(lc2)), &state->value_len[column],
-						&state->value_byval[column]);
+		strata_value_begin(&state->key_values[column], lfirst(lc2), parent);
 		if (righttype != get_opclass_input_type(key->btree_opclass[column]))
 			own_types = false;
 
@@ -237,43 +234,27 @@ static void
 start_lookup(StrataScanState *state, ExprContext *econtext)
 {
 	int			narrays = 0;
-	int			column = 0;
-	ListCell   *lc;
 
 	state->have_key = false;
-	foreach (lc, state->key_exprs)
+	for (int column = 0; column < state->probe.nkeys; column++)
 	{
-		Datum		value;
-		bool		isnull;
-		MemoryContext oldcxt;
+		Datum	   *value = &state->probe.values[column];
 
-		value = ExecEvalExprSwitchContext((ExprState *) lfirst(lc), econtext, &isnull);
-		if (isnull)
+		if (!strata_value_evaluate(&state->key_values[column], econtext, state->restart_mcxt,
+								   value))
 			return;
-
-		/* what was just computed goes with the next tuple */
-		oldcxt = MemoryContextSwitchTo(state->restart_mcxt);
-		if (state->value_len[column] == -1)
-			value = PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
-		else
-			value = datumCopy(value, state->value_byval[column], state->value_len[column]);
 		if (narrays < state->narrays && state->arrays[narrays].column == column)
 		{
 			StrataKeyArray *array = &state->arrays[narrays++];
 
-			array->elements = strata_array_elements(DatumGetArrayTypeP(value), &array->cmp,
+			array->elements = strata_array_elements(DatumGetArrayTypeP(*value), &array->cmp,
 													state->store->key.collation[column],
-													&array->nelements);
+													state->restart_mcxt, &array->nelements);
 			array->element = 0;
 			if (array->nelements == 0)
-			{
-				MemoryContextSwitchTo(oldcxt);
 				return;
-			}
-			value = array->elements[0];
+			*value = array->elements[0];
 		}
-		MemoryContextSwitchTo(oldcxt);
-		state->probe.values[column++] = value;
 	}
 	state->have_key = true;
 }

@@ -19,10 +19,7 @@
 
 #include "access/nbtree.h"
 #include "catalog/pg_type.h"
-#include "executor/executor.h"
 #include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
-#include "utils/datum.h"
 #include "utils/lsyscache.h"
 
 void
@@ -41,8 +38,7 @@ strata_range_begin(StrataScanState *state, List *private, List *exprs, PlanState
 	state->backward = direction < 0;
 	state->nbounds = list_length(columns);
 	state->bounds = palloc0(Max(state->nbounds, 1) * sizeof(StrataBound));
-	state->key_exprs = ExecInitExprList(exprs, parent);
-	state->value_types = palloc0(Max(state->nbounds, 1) * sizeof(Oid));
+	state->key_values = palloc(Max(state->nbounds, 1) * sizeof(StrataValue));
 	state->element_cmp = palloc0(Max(state->nbounds, 1) * sizeof(FmgrInfo));
 	forboth(lc, columns, lc2, ops)
 	{
@@ -60,7 +56,7 @@ strata_range_begin(StrataScanState *state, List *private, List *exprs, PlanState
 			fmgr_info(get_opfamily_proc(key->btree_opfamily[bound->column], bound->subtype,
 										bound->subtype, BTORDER_PROC),
 					  &state->element_cmp[i]);
-		state->value_types[i] = exprType(list_nth(exprs, i));
+		strata_value_begin(&state->key_values[i], list_nth(exprs, i), parent);
 		i++;
 	}
 }
@@ -70,37 +66,23 @@ void
 strata_range_start(StrataScanState *state, ExprContext *econtext)
 {
 	MemoryContext oldcxt;
-	ListCell   *lc;
-	int			i = 0;
 
-	foreach (lc, state->key_exprs)
+	for (int i = 0; i < state->nbounds; i++)
 	{
 		StrataBound *bound = &state->bounds[i];
-		bool		isnull;
-		int16		typlen;
-		bool		typbyval;
-		Datum		value = ExecEvalExprSwitchContext((ExprState *) lfirst(lc), econtext, &isnull);
 
-		if (isnull)
+		if (!strata_value_evaluate(&state->key_values[i], econtext, state->restart_mcxt,
+								   &bound->value))
 			return;
-
-		/* what was just computed goes with the next tuple */
-		oldcxt = MemoryContextSwitchTo(state->restart_mcxt);
-		get_typlenbyval(state->value_types[i], &typlen, &typbyval);
-		if (typlen == -1)
-			value = PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
-		else
-			value = datumCopy(value, typbyval, typlen);
-		bound->value = value;
 		if (OidIsValid(state->element_cmp[i].fn_oid))
-			bound->elements = strata_array_elements(DatumGetArrayTypeP(value),
+		{
+			bound->elements = strata_array_elements(DatumGetArrayTypeP(bound->value),
 													&state->element_cmp[i],
 													state->store->key.collation[bound->column],
-													&bound->nelements);
-		MemoryContextSwitchTo(oldcxt);
-		if (bound->elements != NULL && bound->nelements == 0)
-			return;
-		i++;
+													state->restart_mcxt, &bound->nelements);
+			if (bound->nelements == 0)
+				return;
+		}
 	}
 
 	oldcxt = MemoryContextSwitchTo(state->mcxt);

@@ -241,7 +241,11 @@ copy_bounds(StrataOrderedScan *scan, const StrataBound *bounds, int nbounds)
 	}
 }
 
-/* How often the index is descended: once for each combination of elements. */
+/*
+ * How often the index is descended at most: once for each combination of
+ * elements, but for what a LIMIT leaves unread.  More than 4 billion are taken as
+ * that many, for the sum over restarts must not wrap.
+ */
 static uint64
 count_probes(const StrataOrderedScan *scan)
 {
@@ -250,7 +254,7 @@ count_probes(const StrataOrderedScan *scan)
 	for (int i = 0; i < scan->nbounds; i++)
 	{
 		if (scan->bounds[i].elements != NULL)
-			result *= scan->bounds[i].nelements;
+			result = Min(result * scan->bounds[i].nelements, PG_UINT32_MAX);
 	}
 	return result;
 }

@@ -136,7 +136,8 @@ extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *
 
 /*
  * Rows within bounds (by key column, ascending, = or = ANY before any array) in
- * key order, or backward.
+ * key order, or backward.  The bounds are copied, but their values and elements
+ * stay the caller's, and have to outlive the scan.
  */
 typedef struct StrataOrderedScan StrataOrderedScan;
 
