@@ -59,6 +59,8 @@ next_tid(IndexScanDesc scan, ScanDirection direction)
 	CHECK_FOR_INTERRUPTS();
 	tid = index_getnext_tid(scan, direction);
 	BTScanPosUnpinIfPinned(((BTScanOpaque) scan->opaque)->currPos);
+	/* nbtree asks nothing while it goes from one element of an array to the next */
+	CHECK_FOR_INTERRUPTS();
 	return tid;
 }
 
