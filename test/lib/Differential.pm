@@ -398,7 +398,7 @@ sub _maintain
 	$self->count("maintenance $r->{code}") if $r->{code};
 	my $expected = '';
 	if ($sql =~ /^EXPLAIN/) { $expected = $me->{h}->query($sql)->{code}; }
-	elsif ($sql =~ /key_index/ || $self->{e}{workers}) { $expected = $r->{code} if $r->{code} =~ ($self->{e}{workers} ? qr/^(55P03|42710|42704|40P01|40001)$/ : qr/^(42710|42704)$/); }
+	elsif ($sql =~ /key_index|OPTIONS/ || $self->{e}{workers}) { $expected = $r->{code} if $r->{code} =~ ($self->{e}{workers} ? qr/^(55P03|42710|42704|40P01|40001)$/ : qr/^(42710|42704)$/); }
 	my $bad = $r->{code} ne $expected;
 	die { class => "maintenance $r->{code}", text => "$sql\n  s: " . _show($r) } if $bad || $sql =~ /verify/ && @{ $r->{rows} };
 	$me->{pass} = 1 if $in;
