@@ -181,6 +181,7 @@ struct StrataIndexRange
 	ScanDirection direction;
 	ScanKeyData *keys;
 	NameData   *names;			/* [natts], NULL: no key column is of type name */
+	MemoryContext mcxt;			/* of what nbtree makes with the first entry */
 };
 
 /*
@@ -200,6 +201,7 @@ strata_keyindex_range_begin(Relation storage, Oid index, const StrataBound *boun
 {
 	StrataIndexRange *range = palloc0(sizeof(StrataIndexRange));
 
+	range->mcxt = CurrentMemoryContext;
 	range->index = index_open(index, AccessShareLock);
 	range->direction = backward ? BackwardScanDirection : ForwardScanDirection;
 	range->keys = palloc(Max(nbounds, 1) * sizeof(ScanKeyData));
@@ -224,8 +226,10 @@ bool
 strata_keyindex_range_next(StrataIndexRange *range, Datum *keyvalues, ItemPointer tid)
 {
 	bool		isnull[INDEX_MAX_KEYS];
+	MemoryContext old = MemoryContextSwitchTo(range->mcxt);
 	ItemPointer found = next_tid(range->scan, range->direction);
 
+	MemoryContextSwitchTo(old);
 	if (found == NULL)
 		return false;
 	*tid = *found;
