@@ -172,6 +172,8 @@ sub _ready
 	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE.* (NOWAIT|SKIP LOCKED)$/ && $self->_did('wrote', @others);
 	# So does who waits, for the first version, if it was replaced before it was locked.
 	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE/ && $self->_did('relocked', @others);
+	# Nor does an old snapshot mind a row that was changed, but if it was locked before.
+	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE/ && $me->{changed_locked};
 
 	# See once() in Workload.pm: what it reads would be remembered.
 	return if $step->{puts} && $self->{e}{exact} && $me->{level} eq 'SERIALIZABLE' && ($me->{removed} || $self->_did('removes', @others));
@@ -324,6 +326,7 @@ sub _judge
 	my $kind = $step->{kind};
 	if ($kind eq 'begin' && !$s->{code}) { @$me{qw(level serializable)} = ($step->{level}, $step->{level} eq 'SERIALIZABLE'); }
 	$me->{removes} = 1 if $step->{removes};
+	$me->{locked_all} = 1 if $kind eq 'delete' || $step->{s} =~ /FOR UPDATE/;
 	$me->{relocked} = 1 if $me->{wrote} && ($kind eq 'delete' || $step->{s} =~ /FOR UPDATE/);
 	$me->{locked} = 1 if $kind =~ /^(insert|update|delete|lock|error)$/;
 	$me->{wrote} = 1 if $kind =~ /^(insert|update|delete|error)$/;
@@ -338,20 +341,25 @@ sub _judge
 	return;
 }
 
-# Others still see what a transaction that ends has removed.
-sub _removed
+# Others still see what a transaction that ends has removed, or has changed; it did
+# what %$did says.
+sub _outlive
 {
-	my ($self, $me) = @_;
-	for my $other (grep { $_ != $me && _in($_) } @{ $self->{sessions} }) { $other->{removed} = 1; }
+	my ($self, $did, $me) = @_;
+	for my $other (grep { $_ != $me && _in($_) } @{ $self->{sessions} })
+	{
+		$other->{removed} = 1 if $did->{removes};
+		$other->{changed_locked} = 1 if $did->{locked_all} && $did->{wrote};
+	}
 	return;
 }
 
 sub _ended
 {
 	my ($self, $me) = @_;
-	$self->_removed($me) if $me->{removes};
+	$self->_outlive($me, $me);
 	@$me{qw(saves level cursor)} = ([], '', $me->{held});
-	delete @$me{qw(ddl pass released locked wrote relocked removes removed serializable)};
+	delete @$me{qw(ddl pass released locked wrote relocked locked_all changed_locked removes removed serializable)};
 	return;
 }
 
@@ -413,7 +421,7 @@ sub _prepare
 {
 	my ($self, $me, $gid) = @_;
 	my %code;
-	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote relocked removes serializable);
+	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote relocked locked_all removes serializable);
 	push @{ $self->{log} }, [ $me->{n}, map { 'PREPARE TRANSACTION ' . _gid($_, $gid) } 's', 'h' ];
 	$code{$_} = $me->{$_}->query('PREPARE TRANSACTION ' . _gid($_, $gid))->{code} for 's', 'h';
 	die { class => "prepare $code{s}, $code{h}", text => "PREPARE TRANSACTION: $code{s}, $code{h}" } if $code{s} ne $code{h};
@@ -428,7 +436,7 @@ sub _finish_prepared
 {
 	my ($self, $how) = @_;
 	my $p = shift @{ $self->{prepared} };
-	$self->_removed($self) if $p->{holds} =~ /removes/;
+	$self->_outlive({ map { $_ => 1 } split / /, $p->{holds} }, $self);
 	$how //= $p->{gid} =~ /[37]$/ ? 'ROLLBACK' : 'COMMIT';
 	for my $w ('s', 'h')
 	{
