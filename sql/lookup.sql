@@ -399,11 +399,12 @@ EXECUTE combinations('{5,9,5}', '{3,77,NULL}', '{new,c1}');
 EXECUTE combinations('{5,9,5}', '{}', '{new,c1}');
 EXECUTE combinations('{5,9,5}', '{3,77,NULL}', NULL);
 RESET plan_cache_mode;
-SELECT q, (compare(q)).* FROM unnest(ARRAY[
+-- (17 knows how long arrays are, and looks for all combinations of three)
+SELECT q, CASE WHEN q !~ 'cs' THEN how END AS how, rows, same FROM unnest(ARRAY[
   'SELECT x, t.* FROM outers JOIN %t t ON t.a = ANY (xs) ORDER BY x, a, b, c', 'SELECT x, t.* FROM outers LEFT JOIN %t t ON t.a = ANY (xs) AND t.b = x ORDER BY x, a, b, c',
   'SELECT x, t.* FROM outers JOIN %t t ON t.a = ANY (xs) AND t.b = ANY (ys) AND t.c = ANY (cs) ORDER BY x, a, b, c',
   'SELECT x, t.* FROM outers, LATERAL (SELECT * FROM %t WHERE a = ANY (xs) AND b > x ORDER BY a DESC, b DESC, c DESC LIMIT 3) t ORDER BY x, a, b, c',
-  'SELECT x, (SELECT sum(v) FROM %t WHERE a = ANY (xs) AND b = ANY (ys)) FROM outers ORDER BY x']) q;
+  'SELECT x, (SELECT sum(v) FROM %t WHERE a = ANY (xs) AND b = ANY (ys)) FROM outers ORDER BY x']) q, compare(q);
 -- each element is looked for once, nulls never
 CREATE FUNCTION probes(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json;
