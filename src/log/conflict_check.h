@@ -46,8 +46,9 @@ extern bool strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait
 							bool *acquired);
 
 /*
- * Lock one key for somebody who does not want to wait: false when somebody is
- * in the way, but for whose transaction is over, which he saw end.
+ * Lock one key for somebody who does not want to wait: false when somebody whose
+ * transaction goes on is in the way.  One that is over, but still has its locks,
+ * is waited out: it cannot take long.
  */
 extern bool strata_lock_key_at_once(Oid storage, uint32 hash, LOCKMODE mode,
 									bool *acquired);

@@ -114,6 +114,7 @@ strata_lock(Oid storage, StrataLockKind kind, uint32 hash, LOCKMODE mode, bool n
 	return locked;
 }
 
+/* Is this a holder of the lock, in a mode that conflicts? */
 static bool
 conflicts(const LockInstanceData *instance, const LOCKTAG *tag, LOCKMODE mode)
 {

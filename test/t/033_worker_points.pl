@@ -16,8 +16,8 @@ use IPC::Run ();
 use Time::HiRes qw(sleep time);
 
 # Users' statements pass these, workers do not (or everybody does: the look at
-# outcomes, the end of a commit; or only in a store that has gone quiet); 006, 011 to 013, 022, 028, 029
-# and 041 stop there.
+# outcomes, the end of a commit; or only in a store that has gone quiet); 006,
+# 011 to 013, 022, 028, 029 and 041 stop there.
 my $elsewhere = qr/^(?:
 	log-(?:row|append|link|extent|flush|group|judge|outcome|prepare|commit)-.*|
 	manifest-(?:store-created|storage-dropped|tablespace-moved|truncate-.*)|
