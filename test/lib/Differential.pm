@@ -79,6 +79,7 @@ sub run
 			$self->{at} = $at++;
 			$self->_finish_prepared if @{ $self->{prepared} } && ($e->{sessions} == 1 || $at % 8 == 0);
 			$self->_step($step) if $self->_ready($step);
+			while (my ($lagging) = grep { $_->{lags} } @{ $self->{sessions} }) { $self->_let_go($lagging); }
 			$self->_whole_table($self->{sessions}[0], "after step $at") if $ENV{STRATA_PARANOID} && !grep { $_->{step} || _in($_) } @{ $self->{sessions} };
 		}
 		$self->_end;
@@ -134,6 +135,7 @@ sub _ready
 	# Which plans can go back without SCROLL is core's affair.
 	return if $kind eq 'cursor' && $step->{s} =~ /BACKWARD|FIRST|ABSOLUTE/ && !$me->{scroll};
 	return if $step->{level} && $kind ne 'begin' && $in && $me->{level} ne $step->{level};
+	return if $step->{partial} && $me->{level} eq 'SERIALIZABLE' && !$me->{read_all};
 
 	# A statement that waits holds some of its locks: which ones depends on the
 	# order in which it takes them, unless it is after a single key.
@@ -150,17 +152,17 @@ sub _ready
 
 	# An insert of many rows locks no keys, on a heap it does.
 	my $others = $self->_did('locked', @others);
-	return if $step->{blind} && (grep({ $_->{step} } @others) || $others);
+	my $fixed = _fixed($me);
+	return if $step->{blind} && (grep({ $_->{step} } @others) || $others && $self->{e}{exact});
 
 	# Rows of one statement come in another order; those of an INSERT do not, but keys
 	# that it replaces are locked all at the end, and those of a large one are judged
-	# there.  So it must not matter which of them fails, or waits, first; nor, with
-	# row triggers, whether a row is locked before its new values are computed.
-	my $fixed = ($me->{level} || 'READ COMMITTED') ne 'READ COMMITTED';
-	my $late = $step->{blind} || $self->{e}{mode} eq 'replace';
-	my $any_order = !$step->{single} && ($kind =~ /^(update|delete|lock|error)$/ || $kind eq 'insert' && $late);
-	return if $any_order && $others && $fixed;
-	return if ($any_order || $self->{e}{narrow}) && $step->{may_fail} && ($others || $fixed);
+	# there.  So it must not matter which of them fails first (who waits is another
+	# matter: see _lags); nor, with row triggers, whether a row is locked before its
+	# new values are computed.
+	return if _any_order($self->{e}, $step) && $others && $fixed && $step->{s} =~ /NOWAIT|SKIP LOCKED|LIMIT/;
+	return if $self->{e}{locks_first} && $step->{may_fail} && ($others || $fixed);
+	return if _any_order($self->{e}, $step) && $step->{may_fail} && ($fixed || $others && $kind ne 'insert');
 	return if $step->{blind} && $step->{may_fail} && $self->{e}{mode} eq 'error';
 
 	# On a heap, who waits for a row of a savepoint that was released waits for the
@@ -194,6 +196,44 @@ sub _ready
 		return if $self->_did('pass', @others) || $self->_did('ddl', @others);
 	}
 	return 1;
+}
+
+sub _fixed { my ($me) = @_; return ($me->{level} || 'READ COMMITTED') ne 'READ COMMITTED'; }
+
+# Does the order in which it comes to its rows differ?
+sub _any_order
+{
+	my ($e, $step) = @_;
+	return if $step->{single};
+	return $step->{kind} =~ /^(update|delete|lock|error)$/ || $step->{kind} eq 'insert' && ($step->{blind} || $e->{mode} eq 'replace');
+}
+
+# $me's statement has ended on one side and waits on the other, $w.  Will it end there
+# in the same way, once those that it waits for are gone?
+sub _lags
+{
+	my ($self, $me, $w) = @_;
+	my $step = $me->{step};
+	my $code = $me->{ $w eq 's' ? 'h' : 's' }{result}{code};
+	# One that comes to its rows in another order has met the row first for which it fails.
+	return 1 if _fixed($me) && $code eq '40001' && _any_order($self->{e}, $step);
+	# Keys that are not locked are not waited for, and those that are all at the end,
+	# after the last row was checked.
+	return if $w eq 's' || $self->{e}{mode} ne 'replace' || $step->{kind} ne 'insert';
+	return $step->{blind} || !_fixed($me) && ($self->_did('blind', grep { $_ != $me } @{ $self->{sessions} }) || !$step->{single} && $code =~ /^23/);
+}
+
+# Others do nothing but end until both sides of $lagging's statement have ended: first
+# those who had locks.
+sub _let_go
+{
+	my ($self, $lagging) = @_;
+	return $self->_finish_prepared if @{ $self->{prepared} };
+	my ($other) = sort { !!$b->{locked} <=> !!$a->{locked} } grep { !$_->{step} && _in($_) } @{ $self->{sessions} };
+	die { class => 'lags', text => "session $lagging->{n}: only one side waits, and not for a transaction" } unless $other;
+	$self->count('waits on one side only');
+	$self->_step({ session => $other->{n}, kind => 'end', fail => 'all', (map { $_ => 'COMMIT' } 's', 'h') });
+	return;
 }
 
 # Is $me waited for by somebody who may, on a heap, wait for the end of it all?
@@ -232,7 +272,7 @@ sub _step
 	my $me = $self->{sessions}[ $step->{session} ];
 	my $kind = $step->{kind};
 	$self->{executed}++;
-	$self->count($kind);
+	$self->count($step->{blind} ? 'large insert' : $kind);
 	return $self->_maintain($me, $step) if $kind eq 'maintenance';
 	return $self->_finish_prepared($step->{how}) if $kind eq 'finish';
 	return $self->_prepare($me, "$step->{gid}") if $kind eq 'prepare';
@@ -301,6 +341,8 @@ sub _one_waits
 	my ($self, $session, $w) = @_;
 	my $other = $w eq 's' ? 'h' : 's';
 	die { class => 'crash', text => 'connection lost' } if $session->{$other}{dead};
+	$session->{lags} ||= $self->_lags($session, $w);
+	return if $session->{lags};
 	die { class => "only $w waits", text => "session $session->{n}: only $w waits, $other: " . _show($session->{$other}{result}) };
 }
 
@@ -308,6 +350,7 @@ sub _judge
 {
 	my ($self, $me) = @_;
 	my $step = delete $me->{step};
+	delete $me->{lags};
 	my ($s, $h) = map { $_->{result} } @$me{qw(s h)};
 	my $class;
 	my @rows = map { my $r = $_->{rows}; join "\n", $step->{ordered} ? @$r : sort @$r } $s, $h;
@@ -326,6 +369,8 @@ sub _judge
 	my $kind = $step->{kind};
 	if ($kind eq 'begin' && !$s->{code}) { @$me{qw(level serializable)} = ($step->{level}, $step->{level} eq 'SERIALIZABLE'); }
 	$me->{removes} = 1 if $step->{removes};
+	$me->{blind} = 1 if $step->{blind};
+	$me->{read_all} = 1 if $step->{read_all} && !$s->{code};
 	$me->{locked_all} = 1 if $kind eq 'delete' || $step->{s} =~ /FOR UPDATE/;
 	$me->{relocked} = 1 if $me->{wrote} && ($kind eq 'delete' || $step->{s} =~ /FOR UPDATE/);
 	$me->{locked} = 1 if $kind =~ /^(insert|update|delete|lock|error)$/;
@@ -359,7 +404,7 @@ sub _ended
 	my ($self, $me) = @_;
 	$self->_outlive($me, $me);
 	@$me{qw(saves level cursor)} = ([], '', $me->{held});
-	delete @$me{qw(ddl pass released locked wrote relocked locked_all changed_locked removes removed serializable)};
+	delete @$me{qw(ddl pass released locked wrote relocked locked_all changed_locked removes removed serializable blind read_all)};
 	return;
 }
 
@@ -421,7 +466,7 @@ sub _prepare
 {
 	my ($self, $me, $gid) = @_;
 	my %code;
-	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote relocked locked_all removes serializable);
+	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote relocked locked_all removes serializable blind);
 	push @{ $self->{log} }, [ $me->{n}, map { 'PREPARE TRANSACTION ' . _gid($_, $gid) } 's', 'h' ];
 	$code{$_} = $me->{$_}->query('PREPARE TRANSACTION ' . _gid($_, $gid))->{code} for 's', 'h';
 	die { class => "prepare $code{s}, $code{h}", text => "PREPARE TRANSACTION: $code{s}, $code{h}" } if $code{s} ne $code{h};
@@ -460,7 +505,7 @@ sub _crash
 	{
 		$self->_connect($session);
 		$self->_ended($session);
-		delete @$session{qw(step held cursor)};
+		delete @$session{qw(step lags held cursor)};
 	}
 	push @{ $self->{log} }, [ 'control', '-- crash', '-- crash' ];
 	$self->_whole_table($self->{sessions}[0], 'after a crash');

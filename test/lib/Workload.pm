@@ -11,60 +11,18 @@
 # Who fails at SERIALIZABLE depends on how what was read is remembered: a heap
 # has rows, pages and leaves of indexes, a strata table has keys.  Only of a table
 # that was read whole both know the same.  So in some episodes (exact) all
-# sessions are mostly SERIALIZABLE and do just that (the twin's trigger would read,
-# so no key is put that others may have deleted); in the others one transaction at
-# a time is SERIALIZABLE (see _level in Differential.pm).
+# sessions are mostly SERIALIZABLE and read the whole table; once they have, they
+# do what they like (partial; but as the twin's trigger would read, no key is put
+# that others may have deleted).  In the other episodes one transaction at a time
+# is SERIALIZABLE (see _level in Differential.pm).
 package Workload;
 
 use strict;
 use warnings;
 use Exporter 'import';
+use ValueTypes qw(%type %declared expr can_do);
 
 our @EXPORT_OK = qw(episode prelude);
-
-# Types: an expression that makes a value of a number (@), and what the type can
-# do: k = be a key, o = be ordered, m = min and max, n = arithmetic, l = LIKE,
-# e = equal values always look the same.
-my %type = (
-	int => [ '(@ % 97 - 20)', 'komne' ],
-	int8 => [ '((@)::int8 * 1000003 - 5000015)', 'komne' ],
-	int2 => [ '((@) % 211)::int2', 'kome' ],
-	text => [ "('k' || (@)::text)", 'komle' ],
-	'varchar(12)' => [ "(('v' || (@)::text)::varchar(12))", 'kole' ],
-	'char(6)' => [ "(('c' || ((@) % 50)::text)::char(6))", 'ko' ],
-	name => [ "(('n' || (@)::text)::name)", 'ko' ],
-	uuid => [ 'md5((@)::text)::uuid', 'koe' ],
-	numeric => [ "(CASE (@) % 13 WHEN 5 THEN 'NaN' WHEN 6 THEN '-Infinity' WHEN 7 THEN ((@) / 2)::text || '.00' ELSE ((@) / 4.0)::text END)::numeric", 'kom' ],
-	'numeric(12,3)' => [ '((@) / 8.0)::numeric(12,3)', 'komne' ],
-	float8 => [ "(CASE (@) % 11 WHEN 3 THEN 'NaN' WHEN 4 THEN '-Infinity' WHEN 5 THEN '-0' WHEN 6 THEN '0' ELSE ((@) / 4.0)::text END)::float8", 'kom' ],
-	float4 => [ "(CASE (@) % 11 WHEN 3 THEN 'NaN' WHEN 4 THEN 'Infinity' ELSE ((@) / 4.0 + 1)::text END)::float4", 'kome' ],
-	timestamptz => [ "(CASE (@) % 19 WHEN 4 THEN 'infinity' ELSE timestamptz '2026-01-01 00:00+00' + (@) * interval '1 hour' END)", 'kome' ],
-	timestamp => [ "(timestamp '2026-01-01 00:00' + (@) * interval '7 min')", 'kome' ],
-	date => [ "(date '2025-12-01' + (@))", 'kome' ],
-	interval => [ "(CASE (@) % 3 WHEN 0 THEN ((@) / 2) || ' mon' ELSE ((@) / 2 * 30) || ' days' END)::interval", 'kom' ],
-	bool => [ '((@) % 3 = 1)', 'koe' ],
-	oid => [ '((@) % 1000 + 1000)::oid', 'kome' ],
-	time => [ "(time '00:00' + (@) * interval '7 min')", 'kome' ],
-	timetz => [ "(time '00:00' + (@) * interval '7 min')::timetz", 'koe' ],
-	'"char"' => [ 'chr(65 + abs(@) % 50)::"char"', 'koe' ],
-	macaddr => [ "left(md5((@)::text), 12)::macaddr", 'koe' ],
-	pg_lsn => [ "('0/0'::pg_lsn + abs(@) * 16)", 'koe' ],
-	xid8 => [ 'abs(@)::text::xid8', 'koe' ],
-	tid => [ "('(' || abs(@) / 7 || ',' || abs(@) % 7 + 1 || ')')::tid", 'koe' ],
-	'text[]' => [ "ARRAY['a' || ((@) % 20)::text, NULL, repeat('b', abs(@) % 5)]", 'koe' ],
-	'numeric[]' => [ "ARRAY[(((@) / 2)::text || CASE (@) % 2 WHEN 0 THEN '' ELSE '.0' END)::numeric]", 'ko' ],
-	numrange => [ "numrange((((@) / 2)::text || CASE (@) % 2 WHEN 0 THEN '' ELSE '.0' END)::numeric, (@) / 2 + 1)", 'ko' ],
-	bytea => [ "decode(md5((@)::text), 'hex')", 'koe' ],
-	inet => [ "('10.0.' || abs((@) / 200) || '.' || abs((@) % 200))::inet", 'kome' ],
-	'int[]' => [ 'ARRAY[(@) % 7, NULL, (@)]', 'koe' ],
-	jsonb => [ "(CASE (@) % 4 WHEN 0 THEN to_jsonb((@)) WHEN 1 THEN 'null' WHEN 2 THEN to_jsonb(((@) / 4 * 4)::numeric(12,1)) ELSE jsonb_build_object('a', (@) % 5, 'b', repeat('x', (@) % 40)) END)", 'ko' ],
-	int4range => [ 'int4range((@), (@) + 3)', 'koe' ],
-	wide => [ "(CASE (@) % 6 WHEN 0 THEN '' WHEN 1 THEN repeat(md5((@)::text), 60) WHEN 2 THEN public.noise((@), 300) ELSE 'w' || (@)::text END)", 'oml' ],
-	mood => [ "(ARRAY['sad','ok','happy'])[(@) % 3 + 1]::public.mood", 'oe' ],
-	positive => [ '((@) % 50 + 1)::public.positive', 'one' ],
-	pair => [ "ROW((@) % 9, 'p' || (@)::text)::public.pair", 'oe' ],
-);
-my %declared = (wide => 'text', mood => 'public.mood', positive => 'public.positive', pair => 'public.pair');
 
 # What both databases need once.
 sub prelude
@@ -107,8 +65,6 @@ SQL
 
 sub pick { return $_[ rand @_ ]; }
 sub chance { return rand() < $_[0]; }
-sub expr { my ($type, $k) = @_; return $type{$type}[0] =~ s/@/$k/gr; }
-sub can_do { my ($col, $what) = @_; return index($type{ $col->{type} }[1], $what) >= 0; }
 
 # ---- the table ----
 
@@ -126,8 +82,8 @@ sub episode
 	my $alone = $e->{sessions} == 1;
 	my @keytypes = grep { $type{$_}[1] =~ ($alone ? qr/k/ : qr/k.*e/) } sort keys %type;
 	$e->{set_key} = $alone;
-	# UPDATE and DELETE join nothing.
-	$e->{narrow} = $exact;
+	# Statements read the whole table, so UPDATE and DELETE join nothing.
+	$e->{whole} = $e->{narrow} = $exact;
 	my @types = sort keys %type;
 	my @cols;
 	for my $i (1 .. $keys)
@@ -140,8 +96,7 @@ sub episode
 	@cols = sort { $a->{at} <=> $b->{at} } map { { %$_, at => rand } } @cols if chance(0.4);
 	for my $c (@cols) { $c->{default} = expr($c->{type}, 7) if !$c->{key} && chance(0.15); }
 	my @keycols = sort { $a->{name} cmp $b->{name} } grep { $_->{key} } @cols;
-	# A heap does not count as read what INSERT ... ON CONFLICT DO NOTHING looked at.
-	my $mode = $exact ? pick('replace', 'error') : pick('replace', 'replace', 'replace', 'error', 'ignore');
+	my $mode = pick('replace', 'replace', 'replace', 'error', $exact ? 'error' : 'ignore');
 	for (@cols) { $_->{required} = 1 if $_->{name} eq 'n' && chance(0.3); }
 	my @defs = map {
 		my $d = "$_->{name} " . ($declared{ $_->{type} } // $_->{type});
@@ -164,8 +119,10 @@ sub episode
 	my $defs = join ', ', @defs;
 	my $list = join ', ', map { $_->{name} } @keycols;
 	@$e{qw(mode cols key check space)} = ($mode, \@cols, [ map { $_->{name} } @keycols ], $check,
-		$hot ? pick(1, 2, 4) : $e->{sessions} > 1 ? pick(6, 20, 60) : pick(10, 60, 300, 2000));
+		$hot ? pick(1, 2, 4) : $e->{sessions} == 1 ? pick(10, 60, 300, 2000) : $ENV{STRATA_LARGE} // chance(0.25) ? 200 : pick(6, 20, 60));
 	$e->{keycols} = \@keycols;
+	# Inserts of so many keys that they are not locked.
+	$e->{large} = $e->{sessions} > 1 && $e->{space} > 64;
 	my $options = 'SERVER strata OPTIONS (' . join(', ', @options) . ')';
 	$e->{stores} = ['t'];
 	if (chance(0.15))
@@ -211,8 +168,9 @@ sub episode
 	if ($mode ne 'replace' && chance(0.4))
 	{
 		# An upsert of the heap would fire those of UPDATE.  With row triggers, rows
-		# are locked before they are joined.
-		$e->{narrow} = $e->{sessions} > 1;
+		# are locked before they are joined and before new values are computed.
+		$e->{locks_first} = $e->{sessions} > 1;
+		$e->{narrow} ||= $e->{locks_first};
 		$after .= "; CREATE TRIGGER a AFTER INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION public.audit()" if chance(0.6);
 		$after .= "; CREATE TRIGGER b BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION public.change()" if chance(0.5);
 		$after .= "; CREATE TRIGGER c BEFORE DELETE ON t FOR EACH ROW WHEN (OLD.n % 5 = 1) EXECUTE FUNCTION public.refuse()" if chance(0.3);
@@ -255,6 +213,7 @@ sub step
 			my $level = pick('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'REPEATABLE READ', 'SERIALIZABLE');
 			$level = 'SERIALIZABLE' if $e->{exact} && chance(0.8);
 			my $begin = both('begin', "BEGIN ISOLATION LEVEL $level", level => $level);
+			return ($begin, read_all($e)) if $e->{exact} && $$in == 1 && chance(0.6);
 			# Sometimes the snapshot is taken while the table is still free.
 			return chance(0.3) ? ($begin, both('select', 'SELECT sum(v) FROM o')) : $begin;
 		}
@@ -266,11 +225,21 @@ sub step
 	return chance(0.7) ? insert_values($e) : insert_bulk($e) if $$in == 2;
 	# What a savepoint that was rolled back has read is remembered, and a heap's
 	# upsert reads the row that it replaces.
-	if ($$in && chance(0.15) && !$e->{exact})
+	my %partial = $e->{exact} ? (partial => 1) : ();
+	if ($$in && chance(0.15))
 	{
-		return both('savepoint', '') if chance(0.5);
+		return both('savepoint', '', %partial) if chance(0.5);
 		return both(pick('rollback to', 'rollback to', 'release'), '');
 	}
+	return command($e, $in, $r) unless $e->{exact} && chance(0.5);
+	local @$e{qw(whole narrow)} = (0, $e->{locks_first});
+	return { %{ command($e, $in, $r) }, %partial };
+}
+
+sub command
+{
+	my ($e, $in, $r) = @_;
+	return insert_bulk($e) if $e->{large} && chance(0.15);
 	if ($e->{hot} && $r < 0.9)
 	{
 		return select_step($e) if $r < 0.08;
@@ -287,7 +256,7 @@ sub step
 	return delete_step($e) if $r < 0.76;
 	return lock_step($e) if $r < 0.81;
 	return maintenance($e) if $r < 0.91;
-	return select_step($e) if $r < 0.96 && $e->{exact};
+	return select_step($e) if $r < 0.96 && $e->{whole} || $r < 0.93 && $e->{exact};
 	return setting($e) if $r < 0.93;
 	return cursor($e) if $r < 0.95;
 	return error_step($e) if $r < 0.96;
@@ -440,13 +409,12 @@ sub select_step
 		sub { "SELECT $out FROM (SELECT * FROM t ORDER BY $order LIMIT 7) t WHERE $where" },
 		sub { "SELECT t.$e->{key}[0] FROM t WHERE $where ORDER BY $order LIMIT 1", 1 },
 	);
-	# Of these every plan reads the whole table.
+	# Of these every plan reads the whole table (or the partitions that the condition leaves).
 	@query = (
 		sub { "SELECT $out FROM t WHERE $where" },
 		sub { "SELECT $out, $key FROM t WHERE $where ORDER BY $order LIMIT $limit", 1 },
 		sub { "SELECT count(*), min($m), sum(n) FROM t WHERE $where" },
-		sub { "SELECT $g, count(*) FROM t GROUP BY $g" },
-	) if $e->{exact};
+	) if $e->{whole};
 	my ($sql, $ordered) = pick(@query)->();
 	if (!$ordered && !$plain && chance(0.1))
 	{
@@ -465,12 +433,14 @@ sub select_step
 	return both('select', $sql, ordered => $ordered);
 }
 
+sub read_all { my ($e) = @_; return both('select', 'SELECT count(*), sum(n), min(t::text) FROM t', read_all => 1); }
+
 sub lock_step
 {
 	my ($e) = @_;
 	my $strength = pick('UPDATE', 'UPDATE', 'NO KEY UPDATE', 'SHARE', 'KEY SHARE');
 	my $wait = pick('', '', ' NOWAIT', ' SKIP LOCKED');
-	my $r = rand($e->{hot} ? 0.5 : $e->{exact} ? 0.75 : 1);
+	my $r = rand($e->{hot} ? 0.5 : $e->{whole} ? 0.75 : 1);
 	my $key = key_list($e, 't');
 	return both('lock', "SELECT t.* FROM t WHERE " . key_is($e, undef, 't') . " FOR $strength$wait", single => 1) if $r < 0.5;
 	return both('lock', "SELECT t.* FROM t WHERE " . condition($e, 't') . " FOR $strength$wait") if $r < 0.75;
@@ -529,7 +499,8 @@ sub insert_values
 		@key{ @{ $e->{key} } } = key_exprs($e, $k);
 		push @rows, "($ord, " . join(', ', map { $_->{key} ? $key{ $_->{name} } : literal($_) } @cols) . ')';
 	}
-	my $nothing = !$e->{exact} && chance(0.2);
+	# A heap does not count as read what ON CONFLICT DO NOTHING looked at.
+	my $nothing = !$e->{whole} && chance(0.2);
 	my $returning = ($n == 1 || $e->{mode} ne 'replace') && chance(0.3) ? ' RETURNING *' : '';
 	my ($s, $h);
 	if ($n == 1)
@@ -553,7 +524,7 @@ sub insert_bulk
 	my ($e) = @_;
 	my @cols = named($e);
 	my $names = join ', ', map { $_->{name} } @cols;
-	my $n = $e->{sessions} > 1 ? pick(5, 20, 60, 150) : pick(20, 100, 100, 400, 2000);
+	my $n = $e->{large} ? pick(20, 80, 150) : $e->{sessions} > 1 ? pick(5, 20, 60, 150) : pick(20, 100, 100, 400, 2000);
 	my ($stride, $first, $p) = (pick(1, 7, 13), int rand $e->{space}, 1 + int rand 50);
 	my %key;
 	@key{ @{ $e->{key} } } = key_exprs($e, 'k');
@@ -564,11 +535,12 @@ sub insert_bulk
 		} @cols) . " FROM (SELECT g, ($first + g * $stride) % $e->{space} AS k FROM generate_series(1, $n) g) g";
 	my $from = "SELECT $names FROM (" . given($e, $rows) . ') q ORDER BY ord';
 	my $replace = $e->{mode} eq 'replace';
+	my $blind = $n > 64 && $e->{large};
 	if (chance(0.25))
 	{
-		return { kind => 'insert', puts => 1, copy => $from, s => "COPY t ($names) FROM STDIN", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => 1, may_fail => $e->{strict} };
+		return { kind => 'insert', puts => 1, copy => $from, s => "COPY t ($names) FROM STDIN", h => twin_insert($e, $names, $rows), blind => $blind, untagged => 1, may_fail => $e->{strict} };
 	}
-	if (!$e->{exact} && chance(0.2))
+	if (!$e->{whole} && chance(0.2))
 	{
 		my $s = "INSERT INTO t ($names) $from ON CONFLICT DO NOTHING";
 		return both('insert', $s);
@@ -578,9 +550,9 @@ sub insert_bulk
 		# Rows that the table itself has.
 		my $n2 = join ', ', map { $_->{key} ? "t.$_->{name}" : can_do($_, 'n') && $_->{type} =~ /^int/ ? "t.$_->{name} / 2 AS $_->{name}" : "t.$_->{name}" } @cols;
 		my $r = "SELECT 1 AS ord, $n2 FROM t WHERE " . condition($e, 't');
-		return { kind => 'insert', puts => 1, s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => twin_insert($e, $names, $r), blind => 1, may_fail => $e->{strict} };
+		return { kind => 'insert', puts => 1, s => "INSERT INTO t ($names) SELECT $names FROM ($r) q", h => twin_insert($e, $names, $r), blind => $e->{large}, may_fail => $e->{strict} };
 	}
-	return { kind => 'insert', puts => 1, s => "INSERT INTO t ($names) $from", h => twin_insert($e, $names, $rows), blind => $n > 64, untagged => $replace, may_fail => $e->{strict} };
+	return { kind => 'insert', puts => 1, s => "INSERT INTO t ($names) $from", h => twin_insert($e, $names, $rows), blind => $blind, untagged => $replace, may_fail => $e->{strict} };
 }
 
 # ---- updates, deletes ----

@@ -6,6 +6,7 @@
 #   STRATA_SEED=n         repeats a run
 #   STRATA_EPISODE=n      runs one episode, as named by a failure
 #   STRATA_HOT=1          only episodes about few keys and who waits for whom (0: none)
+#   STRATA_LARGE=1        inserts of many keys in all others of several sessions (0: none)
 #   STRATA_EXACT=1        SERIALIZABLE in all episodes of several sessions that are not hot (0: none)
 #   STRATA_WORKERS=1      lets background workers merge meanwhile
 #   STRATA_PARANOID=1     compares the whole table after every step
