@@ -56,6 +56,9 @@
 /* Key locks this transaction took, those of aborted savepoints included. */
 static int	key_locks = 0;
 
+/* Has it locked any FOR UPDATE? */
+static bool locked_for_update = false;
+
 /* The number of key locks at which the store lock is tried next. */
 static int	next_escalation = STRATA_MAX_KEY_LOCKS;
 
@@ -203,9 +206,17 @@ strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait, bool *acqu
 	if (!strata_lock(storage, STRATA_LOCK_KEY, hash, mode, nowait))
 		return false;
 	key_locks++;
+	if (mode == AccessExclusiveLock)
+		locked_for_update = true;
 	if (acquired != NULL)
 		*acquired = true;
 	return true;
+}
+
+bool
+strata_key_locked_for_update(Oid storage, uint32 hash)
+{
+	return locked_for_update && strata_lock_held(storage, STRATA_LOCK_KEY, hash, AccessExclusiveLock);
 }
 
 bool
@@ -250,6 +261,7 @@ void
 strata_key_locks_reset(void)
 {
 	key_locks = 0;
+	locked_for_update = false;
 	next_escalation = STRATA_MAX_KEY_LOCKS;
 }
 

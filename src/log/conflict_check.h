@@ -53,6 +53,12 @@ extern bool strata_lock_key(Oid storage, uint32 hash, LOCKMODE mode, bool nowait
 extern bool strata_lock_key_at_once(Oid storage, uint32 hash, LOCKMODE mode,
 									bool *acquired);
 
+/*
+ * Has this transaction locked the key FOR UPDATE, by itself?  (While it has all
+ * of them locked, that is not known of each.)
+ */
+extern bool strata_key_locked_for_update(Oid storage, uint32 hash);
+
 /* Give back a lock acquired by strata_lock_key, for which nothing was put. */
 extern void strata_unlock_key(Oid storage, uint32 hash, LOCKMODE mode);
 

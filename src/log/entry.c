@@ -225,7 +225,7 @@ add_row(RawTuples *raw, const StrataStore *store, const StrataLogRow *row)
 
 StrataEntryHeader *
 strata_entry_encode_rows(const StrataStore *store, FullTransactionId fxid, CommandId cid,
-						 const StrataLogRow *rows, int nrows)
+						 const StrataLogRow *rows, int nrows, uint16 flags)
 {
 	uint32		ntombstones = 0;
 	Size		prefix;
@@ -287,7 +287,7 @@ strata_entry_encode_rows(const StrataStore *store, FullTransactionId fxid, Comma
 	entry->fxid = U64FromFullTransactionId(fxid);
 	entry->cid = cid;
 	entry->type = STRATA_ENTRY_ROWS;
-	entry->flags = compressed != 0 ? STRATA_ENTRY_COMPRESSED : 0;
+	entry->flags = flags | (compressed != 0 ? STRATA_ENTRY_COMPRESSED : 0);
 	entry->rows = nrows - ntombstones;
 	entry->tombstones = ntombstones;
 	entry->raw_length = raw.length;
@@ -314,7 +314,7 @@ strata_entry_fill_extent(StrataExtentEntry *entry, FullTransactionId fxid, Comma
 
 StrataEntryHeader *
 strata_entry_encode_group(FullTransactionId fxid, CommandId cid, uint16 natts,
-						  const StrataGroupRef *ref)
+						  const StrataGroupRef *ref, uint16 flags)
 {
 	Size		length = MAXALIGN(sizeof(StrataEntryHeader)) + sizeof(StrataGroupRef);
 	StrataEntryHeader *entry = palloc0(length);
@@ -323,6 +323,7 @@ strata_entry_encode_group(FullTransactionId fxid, CommandId cid, uint16 natts,
 	entry->fxid = U64FromFullTransactionId(fxid);
 	entry->cid = cid;
 	entry->type = STRATA_ENTRY_ROW_GROUP;
+	entry->flags = flags;
 	entry->rows = ref->rows;
 	entry->natts = natts;
 	memcpy((char *) entry + MAXALIGN(sizeof(StrataEntryHeader)), ref, sizeof(*ref));
@@ -394,7 +395,8 @@ strata_entry_check_header(const StrataEntryHeader *header)
 		return "impossible entry length";
 	if (!TransactionIdIsNormal(XidFromFullTransactionId(FullTransactionIdFromU64(header->fxid))))
 		return "impossible transaction number";
-	if ((header->flags & ~(STRATA_ENTRY_FROZEN_MASK | STRATA_ENTRY_COMPRESSED)) != 0 ||
+	if ((header->flags &
+		 ~(STRATA_ENTRY_FROZEN_MASK | STRATA_ENTRY_COMPRESSED | STRATA_ENTRY_LOCKED)) != 0 ||
 		(header->flags & STRATA_ENTRY_FROZEN_MASK) == STRATA_ENTRY_FROZEN_MASK)
 		return "impossible entry flags";
 	return NULL;

@@ -44,6 +44,9 @@ typedef enum StrataEntryType
 #define STRATA_ENTRY_FROZEN_ABORTED		0x0002
 #define STRATA_ENTRY_FROZEN_MASK		0x0003
 #define STRATA_ENTRY_COMPRESSED			0x0004
+#define STRATA_ENTRY_LOCKED				0x0008	/* the writer had locked the keys of the
+												 * rows FOR UPDATE before: who wants
+												 * them to stay has to look again */
 
 typedef struct StrataEntryHeader
 {
@@ -141,16 +144,18 @@ typedef struct StrataLogRow
 /*
  * Encode rows (rows first, then tombstones, by caller's order) as a complete
  * ROWS entry, palloc'd, crc set.  NULL when it would exceed
- * STRATA_MAX_ENTRY_SIZE.
+ * STRATA_MAX_ENTRY_SIZE.  flags: 0 or STRATA_ENTRY_LOCKED.
  */
 extern StrataEntryHeader *strata_entry_encode_rows(const StrataStore *store,
 												   FullTransactionId fxid, CommandId cid,
-												   const StrataLogRow *rows, int nrows);
+												   const StrataLogRow *rows, int nrows,
+												   uint16 flags);
 /* An EXTENT entry into given memory, for use under page locks. */
 extern void strata_entry_fill_extent(StrataExtentEntry *entry, FullTransactionId fxid,
 									 CommandId cid, const StrataExtent *extent);
 extern StrataEntryHeader *strata_entry_encode_group(FullTransactionId fxid, CommandId cid,
-													uint16 natts, const StrataGroupRef *ref);
+													uint16 natts, const StrataGroupRef *ref,
+													uint16 flags);
 extern void strata_entry_set_crc(StrataEntryHeader *entry);
 /*
  * Make the length bytes at entry (at least a header's) one LOST entry, of so

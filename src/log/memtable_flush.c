@@ -14,7 +14,9 @@
  * entry names before the first byte is written: whatever happens after that,
  * the extent is known to the log and goes with its generation.  A ROW_GROUP
  * entry links the finished group.  Tombstones are in ROWS entries only; that of
- * a row whose key the command has used again comes in an entry before.
+ * a row whose key the command has used again comes in an entry before.  Rows
+ * whose keys the transaction had locked FOR UPDATE are in entries of their own,
+ * which say so.
  *
  * A new version of a row that was read holds its key's lock, which keeps out
  * every writer but those that lock no keys.  Under READ COMMITTED, versions
@@ -82,7 +84,10 @@ typedef enum JudgeWhich
 
 static void lock_keys(Flush *flush);
 static void flush_shard(Flush *flush, int shard);
-static void append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group);
+static void flush_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, int ntombstones,
+					   Size raw, uint16 flags);
+static void append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group,
+						uint16 flags);
 static void add_link(Flush *flush, StrataLogRow *rows, int nrows, const StrataPosition *position);
 static void raise_linked_duplicate(StrataMemtable *memtable, const StrataJudgeKey *keys, int nkeys,
 								   const Datum *duplicate);
@@ -189,18 +194,21 @@ append_tombstones_before(Flush *flush, int shard)
 		if (mem->rows[i]->before != NULL)
 			fill_log_row(&rows[n++], mem->rows[i]->before);
 	}
-	append_rows(flush, shard, rows, n, false);
+	append_rows(flush, shard, rows, n, false, 0);
 }
 
-/* Append the rows of one shard, as one entry where that is possible. */
+/* Append the rows of one shard. */
 static void
 flush_shard(Flush *flush, int shard)
 {
 	StrataMemtable *memtable = flush->memtable;
 	StrataMemShard *mem = &memtable->shards[shard];
 	StrataLogRow *rows;
+	StrataLogRow *locked = NULL;
 	int			nrows = 0;
+	int			nlocked = 0;
 	int			ntombstones = 0;
+	Size		locked_raw = 0;
 
 	append_tombstones_before(flush, shard);
 	rows = palloc(mem->nrows * sizeof(StrataLogRow));
@@ -208,30 +216,58 @@ flush_shard(Flush *flush, int shard)
 	{
 		StrataMemRow *row = mem->rows[i];
 
-		/* rows from the front, tombstones from the back */
-		fill_log_row(row->tombstone ? &rows[mem->nrows - ++ntombstones] : &rows[nrows++], row);
+		if (!row->tombstone && strata_key_locked_for_update(memtable->storage, row->hash))
+		{
+			if (locked == NULL)
+				locked = palloc((mem->nrows - i) * sizeof(StrataLogRow));
+			fill_log_row(&locked[nlocked++], row);
+			locked_raw += row->raw;
+		}
+		else if (row->tombstone)
+			fill_log_row(&rows[mem->nrows - ++ntombstones], row);	/* from the back */
+		else
+			fill_log_row(&rows[nrows++], row);
 	}
 
-	if (mem->raw <= TRY_ROWS_BYTES && mem->nrows <= STRATA_MAX_ENTRY_ROWS)
+	if (nlocked > 0 && ntombstones > 0)
+		memmove(&rows[nrows], &rows[mem->nrows - ntombstones], ntombstones * sizeof(StrataLogRow));
+	flush_rows(flush, shard, rows, nrows, ntombstones, mem->raw - locked_raw, 0);
+	flush_rows(flush, shard, locked, nlocked, 0, locked_raw, STRATA_ENTRY_LOCKED);
+}
+
+/*
+ * Append rows, which tombstones follow, of so many bytes in all, as one entry
+ * where that is possible.
+ */
+static void
+flush_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, int ntombstones, Size raw,
+		   uint16 flags)
+{
+	StrataMemtable *memtable = flush->memtable;
+	int			n = nrows + ntombstones;
+
+	if (n == 0)
+		return;
+	if (raw <= TRY_ROWS_BYTES && n <= STRATA_MAX_ENTRY_ROWS)
 	{
 		StrataEntryHeader *entry = strata_entry_encode_rows(memtable->store, memtable->fxid,
-															memtable->cid, rows, mem->nrows);
+															memtable->cid, rows, n, flags);
 
 		if (entry != NULL)
 		{
 			StrataPosition position = strata_log_append(memtable->store, flush->storage, shard,
 														entry, entry->length);
 
-			add_link(flush, rows, mem->nrows, &position);
+			add_link(flush, rows, n, &position);
 			pfree(entry);
 			return;
 		}
 	}
 
 	if (ntombstones > 0)
-		append_rows(flush, shard, rows + nrows, ntombstones, false);
+		append_rows(flush, shard, rows + nrows, ntombstones, false, 0);
 	if (nrows > 0)
-		append_rows(flush, shard, rows, nrows, true);
+		append_rows(flush, shard, rows, nrows, true, flags);
 }
 
 /*
@@ -239,7 +275,7 @@ flush_shard(Flush *flush, int shard)
  * many as it takes.
  */
 static void
-append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group)
+append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group, uint16 flags)
 {
 	StrataMemtable *memtable = flush->memtable;
 	StrataStore *store = memtable->store;
@@ -252,13 +288,14 @@ append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group)
 	if (!group)
 	{
 		if (nrows <= STRATA_MAX_ENTRY_ROWS)
-			entry = strata_entry_encode_rows(store, memtable->fxid, memtable->cid, rows, nrows);
+			entry = strata_entry_encode_rows(store, memtable->fxid, memtable->cid, rows, nrows,
+											 flags);
 		if (entry == NULL)
 		{
 			if (nrows == 1)
 				elog(ERROR, "a tombstone of relation %u does not fit an entry", memtable->storage);
-			append_rows(flush, shard, rows, nrows / 2, false);
-			append_rows(flush, shard, rows + nrows / 2, nrows - nrows / 2, false);
+			append_rows(flush, shard, rows, nrows / 2, false, flags);
+			append_rows(flush, shard, rows + nrows / 2, nrows - nrows / 2, false, flags);
 			return;
 		}
 		stored_bytes = entry->length;
@@ -284,7 +321,8 @@ append_rows(Flush *flush, int shard, StrataLogRow *rows, int nrows, bool group)
 		strata_group_writer_write(writer, flush->storage, &extent, &ref, NULL);
 		strata_group_writer_end(writer);
 		STRATA_PAUSE("log-group-written");
-		entry = strata_entry_encode_group(memtable->fxid, memtable->cid, store->desc->natts, &ref);
+		entry = strata_entry_encode_group(memtable->fxid, memtable->cid, store->desc->natts, &ref,
+										  flags);
 		stored_bytes = entry->length + ref.length;
 	}
 

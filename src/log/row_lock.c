@@ -27,8 +27,8 @@
  * against that, so with the key's lock held, versions of running transactions
  * are passed over, and as long as there is a row, it is locked as it was read,
  * as on a heap.  Once the key has changed, it is treated as any other; so is a
- * row that was changed while the lock was waited for, as who held it could have
- * removed it.
+ * row that was changed by a transaction which had locked it FOR UPDATE first:
+ * as on a heap, it could have been removed.
  *
  * The key's lock keeps out whoever locks keys.  A statement that locks none
  * (a large insert) may still link a version after the look; whoever writes
@@ -83,8 +83,7 @@ struct StrataRowLocker
 	bool		rekeyed;		/* or, when it has got another key since, */
 	StrataVersion came;			/* the version it had then */
 	uint64		nkeys;			/* how many keys it has had */
-	bool		key_share;		/* only the key has to stay: */
-	int			passed_over;	/* versions up to this entry are no change then */
+	bool		key_share;		/* only the key has to stay */
 
 	/* without a hash of keys: entries that the snapshot does not see */
 	int			nexamined;		/* entries looked at so far */
@@ -409,6 +408,9 @@ follow(StrataRowLocker *locker, const Newer *newer)
 												  version->row, next_key) ?
 				FATE_REKEYED :
 				FATE_GONE;
+		if (locker->key_share &&
+			(strata_pending_entry(pending, version->entry)->flags & STRATA_ENTRY_LOCKED) == 0)
+			continue;
 		fate = FATE_CHANGED;
 		if (newer->any_decides)
 			break;
@@ -527,11 +529,8 @@ look(StrataRowLocker *locker, bool locked, LockWaitPolicy policy, StrataPosition
 				return true;
 
 			case FATE_CHANGED:
-				*state = locker->key_share && locker->newest.entry <= locker->passed_over ?
-					STRATA_ROW_SAME :
-					STRATA_ROW_CHANGED;
-				if (*state == STRATA_ROW_CHANGED)
-					refuse_changed(locker, false);
+				*state = STRATA_ROW_CHANGED;
+				refuse_changed(locker, false);
 				return true;
 
 			case FATE_GONE:
@@ -587,7 +586,6 @@ lock_by_key(StrataRowLocker *locker, LOCKMODE mode, LockWaitPolicy policy,
 		found = look(locker, false, policy, seen, state);
 		if (!found || *state == STRATA_ROW_GONE)
 			return found;
-		locker->passed_over = locker->newest.entry;
 		if (policy == LockWaitBlock)
 			(void) strata_lock_key(storage, hash, mode, false, &acquired);
 		else if (!strata_lock_key_at_once(storage, hash, mode, &acquired))
@@ -622,7 +620,6 @@ strata_row_lock(StrataRowLocker *locker, uint32 hash, Datum *keyvalues,
 	locker->rekeyed = false;
 	locker->nkeys = 1;
 	locker->key_share = mode == AccessShareLock;
-	locker->passed_over = PG_INT32_MAX;
 
 	while (!lock_by_key(locker, mode, policy, seen, &state))
 		CHECK_FOR_INTERRUPTS();

@@ -144,7 +144,7 @@ append_tombstones(StrataRepair *repair, int shard, const StrataLogRow *rows, int
 	if (nrows == 0)
 		return;
 	entry = strata_entry_encode_rows(repair->store, GetTopFullTransactionId(),
-									 GetCurrentCommandId(true), rows, nrows);
+									 GetCurrentCommandId(true), rows, nrows, 0);
 	if (entry == NULL)
 	{
 		append_tombstones(repair, shard, rows, nrows / 2);

@@ -171,11 +171,7 @@ sub _ready
 
 	# And who does not want to wait does so for the lock on a version that came after
 	# one that he need not wait for (heap_lock_updated_tuple).
-	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE.* (NOWAIT|SKIP LOCKED)$/ && $self->_did('wrote', @others);
-	# So does who waits, for the first version, if it was replaced before it was locked.
-	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE/ && $self->_did('relocked', @others);
-	# Nor does an old snapshot mind a row that was changed, but if it was locked before.
-	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE/ && $me->{changed_locked};
+	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE.* (NOWAIT|SKIP LOCKED)$/ && $self->_did('relocked', @others);
 
 	# See once() in Workload.pm: what it reads would be remembered.
 	return if $step->{puts} && $self->{e}{exact} && $me->{level} eq 'SERIALIZABLE' && ($me->{removed} || $self->_did('removes', @others));
@@ -371,7 +367,6 @@ sub _judge
 	$me->{removes} = 1 if $step->{removes};
 	$me->{blind} = 1 if $step->{blind};
 	$me->{read_all} = 1 if $step->{read_all} && !$s->{code};
-	$me->{locked_all} = 1 if $kind eq 'delete' || $step->{s} =~ /FOR UPDATE/;
 	$me->{relocked} = 1 if $me->{wrote} && ($kind eq 'delete' || $step->{s} =~ /FOR UPDATE/);
 	$me->{locked} = 1 if $kind =~ /^(insert|update|delete|lock|error)$/;
 	$me->{wrote} = 1 if $kind =~ /^(insert|update|delete|error)$/;
@@ -386,15 +381,13 @@ sub _judge
 	return;
 }
 
-# Others still see what a transaction that ends has removed, or has changed; it did
-# what %$did says.
+# Others still see what a transaction that ends has removed; it did what %$did says.
 sub _outlive
 {
 	my ($self, $did, $me) = @_;
 	for my $other (grep { $_ != $me && _in($_) } @{ $self->{sessions} })
 	{
 		$other->{removed} = 1 if $did->{removes};
-		$other->{changed_locked} = 1 if $did->{locked_all} && $did->{wrote};
 	}
 	return;
 }
@@ -404,7 +397,7 @@ sub _ended
 	my ($self, $me) = @_;
 	$self->_outlive($me, $me);
 	@$me{qw(saves level cursor)} = ([], '', $me->{held});
-	delete @$me{qw(ddl pass released locked wrote relocked locked_all changed_locked removes removed serializable blind read_all)};
+	delete @$me{qw(ddl pass released locked wrote relocked removes removed serializable blind read_all)};
 	return;
 }
 
@@ -466,7 +459,7 @@ sub _prepare
 {
 	my ($self, $me, $gid) = @_;
 	my %code;
-	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote relocked locked_all removes serializable blind);
+	my $holds = join ' ', grep { $me->{$_} } qw(ddl pass locked wrote relocked removes serializable blind);
 	push @{ $self->{log} }, [ $me->{n}, map { 'PREPARE TRANSACTION ' . _gid($_, $gid) } 's', 'h' ];
 	$code{$_} = $me->{$_}->query('PREPARE TRANSACTION ' . _gid($_, $gid))->{code} for 's', 'h';
 	die { class => "prepare $code{s}, $code{h}", text => "PREPARE TRANSACTION: $code{s}, $code{h}" } if $code{s} ne $code{h};
