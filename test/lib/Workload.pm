@@ -47,14 +47,16 @@ END$$;
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE FUNCTION once() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-	tables oid[] := TG_RELID || ARRAY(SELECT relid FROM pg_partition_tree(TG_RELID));
+	-- the rows of the statement may be in other partitions
+	root regclass := coalesce(pg_partition_root(TG_RELID), TG_RELID);
+	tables oid[] := root || ARRAY(SELECT relid::oid FROM pg_partition_tree(root));
 	-- the index knows names that the snapshot does not see yet
 	key text := coalesce((SELECT string_agg(pg_get_indexdef(indexrelid, n, false), ', ') FROM pg_index, generate_series(1, indnatts) n
 			WHERE indisprimary AND indrelid = (SELECT max(indrelid) FROM pg_index WHERE indisprimary AND indrelid = ANY (tables))),
 		(SELECT max(option_value) FROM pg_foreign_table, pg_options_to_table(ftoptions) WHERE ftrelid = ANY (tables) AND option_name = 'key'));
 	twice bool;
 BEGIN
-	EXECUTE format('SELECT EXISTS (SELECT FROM %s GROUP BY %s HAVING count(*) > 1)', TG_RELID::regclass, key) INTO twice;
+	EXECUTE format('SELECT EXISTS (SELECT FROM %s GROUP BY %s HAVING count(*) > 1)', root, key) INTO twice;
 	IF twice THEN
 		RAISE serialization_failure;
 	END IF;
