@@ -10,7 +10,7 @@ OBJS_storage = page.o metapage.o extent.o locks.o conflict.o subtransaction.o sa
 OBJS_manifest = options.o key.o store.o columns.o catalog.o catalog_rows.o deletes.o dictionaries.o manifest.o manifest_read.o manifest_write.o versions.o \
 	create.o alter.o layers.o checks.o tablespace.o truncate.o lifecycle.o
 OBJS_base = codec.o encode.o footer.o rowgroup_writer.o rowgroup_finish.o rowgroup_reader.o rowgroup_check.o dictionary.o dictionary_train.o zones.o cache.o collation.o keyindex.o keyindex_read.o
-OBJS_log = entry.o tail.o append.o walk.o repair.o repair_pages.o repair_shard.o shard_check.o visibility.o pending.o pending_log.o pending_entries.o pending_keys.o pending_reader.o pending_resolve.o pending_superseded.o view.o lookup.o scan.o ordered.o memtable.o memtable_keys.o memtable_rows.o memtable_flush.o conflict_check.o row_lock.o
+OBJS_log = entry.o tail.o append.o walk.o repair.o repair_pages.o repair_shard.o shard_check.o visibility.o pending.o pending_log.o pending_entries.o pending_keys.o pending_reader.o pending_resolve.o pending_superseded.o view.o view_serializable.o lookup.o scan.o ordered.o memtable.o memtable_keys.o memtable_rows.o memtable_flush.o conflict_check.o row_lock.o
 OBJS_fdw = handler.o plan.o key_paths.o cost.o count.o aggregate_plan.o aggregate_exec.o aggregate_groups.o match.o value.o prune.o layer.o scan_exec.o scan_lock.o scan_parallel.o scan_range.o modify.o finish.o move.o check_rows.o import.o explain.o analyze.o
 OBJS_merge = budget.o enter.o choose.o pass.o output.o compact.o supersede.o blocks.o shorten.o sweep.o freeze.o verify.o verify_keys.o repair.o repair_groups.o repair_pending.o functions.o inspect.o
 OBJS_worker = shared.o attempt.o launcher.o worker.o step.o upkeep.o look.o trigger.o views.o health.o

@@ -139,7 +139,7 @@ strata_check_rows(Relation rel, List *checks)
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(snapshot);
 	view = strata_view_begin(store, storage, snapshot, STRATA_LAYER_ALL);
-	scan = strata_scan_begin(view, needed, NULL, NULL);
+	scan = strata_scan_begin(view, needed, NULL, NULL, NULL, 0);
 
 	slot->tts_tableOid = RelationGetRelid(rel);
 	memset(slot->tts_isnull, true, RelationGetDescr(rel)->natts * sizeof(bool));

@@ -307,7 +307,7 @@ strata_count_next(StrataScanState *state, TupleTableSlot *slot)
 		return;
 
 	state->scan = state->layer == STRATA_LAYER_ALL ?
-		strata_scan_begin(state->view, NULL, NULL, NULL) :
+		strata_scan_begin(state->view, NULL, NULL, NULL, NULL, 0) :
 		strata_scan_begin_layer(state->view, NULL, state->layer);
 	count = strata_scan_count(state->scan);
 	foreach (lc, state->count_kinds)

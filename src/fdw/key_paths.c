@@ -164,7 +164,7 @@ key_pathkeys(PlannerInfo *root, RelOptInfo *rel, const StrataKey *key, bool back
  * Scans in key order with these outer relations and bounds: for each order that
  * is of use, and without one unless lookups find the same rows.  Lookups of
  * several keys are not rivalled for the order alone: they read no other pending
- * keys, and lock none.
+ * keys, and lock none, however many they are.
  */
 static void
 add_bounded_paths(PlannerInfo *root, RelOptInfo *rel, Relids outer, bool joined,

@@ -19,7 +19,6 @@
 #include "compat.h"
 #include "fdw/scan.h"
 
-#include "access/hash.h"
 #include "access/stratnum.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -84,10 +83,7 @@ is_key_equality(const StrataKey *key, int column, Oid op, bool array, bool *hash
 	if (array && !strata_array_is_sortable(key->btree_opfamily[column], lefttype, righttype))
 		return false;
 
-	*hashable =
-		get_op_opfamily_strategy(op, key->hash_opfamily[column]) == HTEqualStrategyNumber &&
-		OidIsValid(get_opfamily_proc(key->hash_opfamily[column],
-									 righttype, righttype, HASHSTANDARD_PROC));
+	*hashable = OidIsValid(strata_key_hash_function(key, column, op, righttype));
 	return true;
 }
 

@@ -50,6 +50,7 @@ typedef struct PruneTerm
 	int			next;			/* the term behind this one and what is in it */
 	AttrNumber	attnum;			/* 0 for AND and OR */
 	int			strategy;		/* of the operator */
+	Oid			valuetype;		/* on its right */
 	Oid			collation;
 
 	/* the value side */
@@ -354,15 +355,14 @@ prepare_comparison(PruneTerm *term, const StrataStore *store, Oid op, Expr *expr
 	TypeCacheEntry *typentry = lookup_type_cache(getBaseType(att->atttypid),
 												 TYPECACHE_BTREE_OPFAMILY);
 	Oid			lefttype;
-	Oid			valuetype;
 
 	term->collation = att->attcollation;
 	get_op_opfamily_properties(op, typentry->btree_opf, false, &term->strategy, &lefttype,
-							   &valuetype);
-	fmgr_info(get_opfamily_proc(typentry->btree_opf, lefttype, valuetype, BTORDER_PROC),
+							   &term->valuetype);
+	fmgr_info(get_opfamily_proc(typentry->btree_opf, lefttype, term->valuetype, BTORDER_PROC),
 			  &term->cmp);
 	if (term->kind != STRATA_PRUNE_OPERATOR)
-		fmgr_info(get_opfamily_proc(typentry->btree_opf, valuetype, valuetype, BTORDER_PROC),
+		fmgr_info(get_opfamily_proc(typentry->btree_opf, term->valuetype, term->valuetype, BTORDER_PROC),
 				  &term->value_cmp);
 
 	strata_value_begin(&term->value, expr, parent);
@@ -472,6 +472,48 @@ strata_prune_evaluate(StrataPrune *prune, ExprContext *econtext, MemoryContext m
 			term->state = PRUNE_COMPARE;
 		}
 	}
+}
+
+/* The term that says which values a column can have in rows that pass; NULL: none does. */
+static const PruneTerm *
+equality_of(const StrataPrune *prune, AttrNumber attnum)
+{
+	for (int i = 0; i < prune->nterms; i = prune->terms[i].next)
+	{
+		const PruneTerm *term = &prune->terms[i];
+
+		if (term->attnum == attnum &&
+			(term->kind == STRATA_PRUNE_OPERATOR || term->kind == STRATA_PRUNE_ANY) &&
+			term->strategy == BTEqualStrategyNumber && term->state == PRUNE_COMPARE)
+			return term;
+	}
+	return NULL;
+}
+
+/*
+ * Bounds of the key's leading columns that all rows within have that pass; returns
+ * how many.  They live as long as the values.
+ */
+int
+strata_prune_key_bounds(const StrataPrune *prune, const StrataKey *key, StrataBound *bounds)
+{
+	int			n = 0;
+
+	for (int column = 0; column < key->natts; column++)
+	{
+		const PruneTerm *term = equality_of(prune, key->attnum[column]);
+
+		if (term == NULL)
+			break;
+		memset(&bounds[n], 0, sizeof(StrataBound));
+		bounds[n].column = column;
+		bounds[n].strategy = term->strategy;
+		bounds[n].subtype = term->valuetype;
+		bounds[n].elements = term->elements;
+		bounds[n].nelements = term->nelements;
+		n++;
+	}
+	return n;
 }
 
 static int

@@ -169,6 +169,8 @@ extern void strata_prune_plan(PlannerInfo *root, RelOptInfo *rel, List *scan_cla
 extern StrataPrune *strata_prune_begin(const StrataStore *store, const ForeignScan *plan,
 									   PlanState *parent);
 extern void strata_prune_evaluate(StrataPrune *prune, ExprContext *econtext, MemoryContext mcxt);
+extern int	strata_prune_key_bounds(const StrataPrune *prune, const StrataKey *key,
+									StrataBound *bounds /* [natts] */);
 extern bool strata_prune_skip(StrataView *view, const StrataRowGroup *group, void *prune);
 extern List *strata_prune_describe(ForeignScan *plan, TupleDesc desc);
 

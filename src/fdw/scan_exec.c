@@ -29,7 +29,6 @@
 #include "fdw/aggregate.h"
 #include "fdw/scan.h"
 
-#include "access/hash.h"
 #include "access/nbtree.h"
 #include "access/table.h"
 #include "executor/executor.h"
@@ -88,7 +87,7 @@ prepare_lookup(StrataScanState *state, List *ops, List *arrays, List *exprs, Pla
 		Oid			op = lfirst_oid(lc);
 		Oid			lefttype;
 		Oid			righttype;
-		Oid			hash_proc = InvalidOid;
+		Oid			hash_proc;
 
 		op_input_types(op, &lefttype, &righttype);
 		probe->subtype[column] = righttype;
@@ -98,9 +97,7 @@ prepare_lookup(StrataScanState *state, List *ops, List *arrays, List *exprs, Pla
 		if (righttype != get_opclass_input_type(key->btree_opclass[column]))
 			own_types = false;
 
-		if (get_op_opfamily_strategy(op, key->hash_opfamily[column]) == HTEqualStrategyNumber)
-			hash_proc = get_opfamily_proc(key->hash_opfamily[column], righttype, righttype,
-										  HASHSTANDARD_PROC);
+		hash_proc = strata_key_hash_function(key, column, op, righttype);
 		if (OidIsValid(hash_proc))
 			fmgr_info(hash_proc, &state->hash_fn[column]);
 		else
@@ -320,13 +317,19 @@ static void
 start_scan(StrataScanState *state, ExprContext *econtext)
 {
 	MemoryContext oldcxt = MemoryContextSwitchTo(state->mcxt);
+	StrataBound bounds[INDEX_MAX_KEYS];
+	int			nbounds = 0;
 
 	if (state->prune != NULL)
+	{
 		strata_prune_evaluate(state->prune, econtext, state->restart_mcxt);
+		nbounds = strata_prune_key_bounds(state->prune, &state->store->key, bounds);
+	}
 
 	if (state->layer == STRATA_LAYER_ALL)
 		state->scan = strata_scan_begin(state->view, state->needed,
-										state->prune ? strata_prune_skip : NULL, state->prune);
+										state->prune ? strata_prune_skip : NULL, state->prune,
+										bounds, nbounds);
 	else
 		state->scan = strata_scan_begin_layer(state->view, state->needed, state->layer);
 	if (state->parallel != NULL)

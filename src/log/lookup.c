@@ -11,9 +11,6 @@
  * A lookup keeps its last row groups and pending entries open from one key to
  * the next.
  *
- * SERIALIZABLE: the hash of the key stands for a page of the storage relation;
- * a lookup locks that page, writers of the key check it.
- *
  * IDENTIFICATION
  *	  src/log/lookup.c
  *
@@ -25,7 +22,6 @@
 #include "log/view_private.h"
 
 #include "miscadmin.h"
-#include "storage/predicate.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -509,14 +505,7 @@ lookup_key(StrataLookup *lookup, const StrataKeyProbe *probe,
 
 	Assert(probe->nkeys == view->store->key.natts);
 
-	if (strata_view_serializable(view))
-	{
-		if (probe->has_hash)
-			PredicateLockPage(view->storage, probe->hash, view->snapshot);
-		else
-			PredicateLockRelation(view->storage, view->snapshot);
-		strata_view_catch_up(view, !probe->has_hash);
-	}
+	strata_view_read_key(view, probe->has_hash ? &probe->hash : NULL);
 
 	if (strata_pending_nentries(view->pending) > 0)
 	{

@@ -393,8 +393,12 @@ judge_links(Flush *flush)
 
 			for (int i = 0; i < link->nrows; i++)
 			{
+				Datum		keyvalues[INDEX_MAX_KEYS];
+
 				CHECK_FOR_INTERRUPTS();
-				CheckForSerializableConflictIn(flush->storage, NULL, link->rows[i].hash);
+				strata_memrow_key(memtable, row_of(link->rows[i].values), keyvalues);
+				strata_memtable_check_conflict_in(memtable, flush->storage, link->rows[i].hash,
+												  keyvalues);
 			}
 		}
 	}
@@ -498,8 +502,9 @@ strata_memtable_raise_duplicate(StrataMemtable *memtable, Relation storage,
 	StrataStore *store = memtable->store;
 	bool		may_read;
 
-	if (storage != NULL && IsolationIsSerializable())
-		CheckForSerializableConflictIn(storage, NULL, strata_key_hash(&store->key, keyvalues));
+	if (storage != NULL)
+		strata_memtable_check_conflict_in(memtable, storage, strata_key_hash(&store->key, keyvalues),
+										  keyvalues);
 
 	may_read = pg_class_aclcheck(store->ftrelid, memtable->userid, ACL_SELECT) == ACLCHECK_OK;
 	if (!may_read)

@@ -146,6 +146,15 @@ extern void strata_memtable_raise_duplicate(StrataMemtable *memtable, Relation s
 extern void strata_memtable_pin_manifest(StrataMemtable *memtable, StrataManifest *manifest);
 
 /*
+ * A serializable transaction writes a key: may it, after what others have read?
+ * They have locked the key, a prefix of it or the relation (view_serializable.c).
+ * To be asked after linking; where something is waited for, before that, too, so
+ * that who has to fail does not wait for others, as on a heap.
+ */
+extern void strata_memtable_check_conflict_in(StrataMemtable *memtable, Relation storage,
+											  uint32 hash, const Datum *keyvalues);
+
+/*
  * Lock the key of a row that is to be put where none is.  One that is there is
  * an error; with skips, false.
  */

@@ -42,16 +42,20 @@ strata_memtable_pin_manifest(StrataMemtable *memtable, StrataManifest *manifest)
 	MemoryContextSwitchTo(oldcxt);
 }
 
-/*
- * A serializable transaction that has to fail for what others have read does so
- * before it waits for what they put, as on a heap.  Others may read until the row
- * is linked, so it is not the last word.
- */
-static void
-check_conflict_in(Relation storage, uint32 hash)
+void
+strata_memtable_check_conflict_in(StrataMemtable *memtable, Relation storage, uint32 hash,
+								  const Datum *keyvalues)
 {
-	if (IsolationIsSerializable())
-		CheckForSerializableConflictIn(storage, NULL, hash);
+	const StrataKey *key = &memtable->store->key;
+	uint32		hashes[INDEX_MAX_KEYS];
+
+	if (!IsolationIsSerializable())
+		return;
+	if (key->natts > 1)
+		strata_key_prefix_hashes(key, keyvalues, hashes);
+	for (int i = 0; i < key->natts - 1; i++)
+		CheckForSerializableConflictIn(storage, NULL, hashes[i]);
+	CheckForSerializableConflictIn(storage, NULL, hash);
 }
 
 bool
@@ -62,8 +66,9 @@ strata_memtable_lock_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalues
 	StrataJudgeKey key = {.hash = hash, .unique = true, .skips = skips, .values = keyvalues};
 	bool		exists;
 
+	/* before it waits for what others put; they may still read until it is linked */
 	if (!skips)
-		check_conflict_in(storage, hash);
+		strata_memtable_check_conflict_in(memtable, storage, hash, keyvalues);
 	exists = strata_lock_new_key(memtable->store, storage, &key);
 	if (exists && !skips)
 		strata_memtable_raise_duplicate(memtable, storage, keyvalues);
@@ -141,7 +146,7 @@ strata_memtable_judge_key(StrataMemtable *memtable, uint32 hash, Datum *keyvalue
 	if (memtable->looks == NULL)
 		begin_looks(memtable);
 
-	check_conflict_in(memtable->looks->storage, hash);
+	strata_memtable_check_conflict_in(memtable, memtable->looks->storage, hash, keyvalues);
 	oldcxt = MemoryContextSwitchTo(memtable->temp_mcxt);
 	key.hash = hash;
 	key.unique = true;

@@ -18,7 +18,8 @@
  * Memory: the sort takes work_mem and spills; of row groups a few are kept
  * open, as in lookups.
  *
- * SERIALIZABLE: as for a scan, the relation is locked.
+ * SERIALIZABLE: as of a scan, equality on leading columns bounds what counts as
+ * read (view_serializable.c).
  *
  * IDENTIFICATION
  *	  src/log/ordered.c
@@ -44,6 +45,7 @@ struct StrataOrderedScan
 	StrataViewPart part;
 	StrataView *view;
 	MemoryContext mcxt;
+	StrataAccept accept;		/* which entries count */
 	bool		backward;
 	Bitmapset  *needed;
 	int			natts;
@@ -287,8 +289,10 @@ strata_ordered_begin(StrataView *view, const Bitmapset *needed, const StrataBoun
 	strata_view_add_part(view, &scan->part);
 
 	/* takes the predicate lock, too, whether anything is pending or not */
-	source = by_index ? strata_scan_begin_pending(view, bms_union(needed, keys), within_bounds, scan) :
-		strata_scan_begin(view, bms_union(needed, keys), NULL, NULL);
+	source = by_index ? strata_scan_begin_pending(view, bms_union(needed, keys), within_bounds, scan,
+												  bounds, nbounds) :
+		strata_scan_begin(view, bms_union(needed, keys), NULL, NULL, bounds, nbounds);
+	scan->accept = strata_scan_rule(source);
 	sort_rows(scan, source);
 	strata_scan_end(source);
 
@@ -316,7 +320,7 @@ is_superseded(StrataOrderedScan *scan)
 	probe.values = scan->base_key;
 	probe.has_hash = true;
 	probe.hash = strata_key_hash(probe.key, scan->base_key);
-	return strata_pending_find(view->pending, &probe, strata_view_accepts, view, &version);
+	return strata_pending_find(view->pending, &probe, scan->accept, view, &version);
 }
 
 /* Go to the next base row that counts. */

@@ -30,10 +30,8 @@
 #include "log/pending_private.h"
 #include "log/view_private.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/predicate.h"
 #include "utils/memutils.h"
 
 typedef enum ScanPhase
@@ -49,6 +47,7 @@ struct StrataScan
 	StrataViewPart part;
 	StrataView *view;
 	StrataLayer layer;
+	StrataAccept accept;		/* which entries count */
 	bool		pending_only;
 	StrataWantedKey wanted;		/* pending_only: NULL if all are */
 	void	   *wanted_arg;
@@ -117,7 +116,7 @@ scan_report(StrataViewPart *part, StrataReadStats *stats)
 
 static StrataScan *
 scan_create(StrataView *view, const Bitmapset *needed, StrataLayer layer,
-			StrataSkipGroup skip, void *arg)
+			StrataSkipGroup skip, void *arg, const StrataBound *bounds, int nbounds)
 {
 	MemoryContext mcxt = AllocSetContextCreate(CurrentMemoryContext, "strata scan",
 											   ALLOCSET_DEFAULT_SIZES);
@@ -137,27 +136,29 @@ scan_create(StrataView *view, const Bitmapset *needed, StrataLayer layer,
 	scan->phase = SCAN_START;
 	scan->entry = -1;
 	scan->group = -1;
+	scan->accept = strata_view_read(view, bounds, nbounds);
 	strata_view_add_part(view, &scan->part);
 	MemoryContextSwitchTo(old);
-
-	if (strata_view_serializable(view))
-	{
-		PredicateLockRelation(view->storage, view->snapshot);
-		strata_view_catch_up(view, true);
-	}
 	return scan;
 }
 
 StrataScan *
-strata_scan_begin(StrataView *view, const Bitmapset *needed, StrataSkipGroup skip, void *arg)
+strata_scan_begin(StrataView *view, const Bitmapset *needed, StrataSkipGroup skip, void *arg,
+				  const StrataBound *bounds, int nbounds)
 {
-	return scan_create(view, needed, STRATA_LAYER_ALL, skip, arg);
+	return scan_create(view, needed, STRATA_LAYER_ALL, skip, arg, bounds, nbounds);
 }
 
 StrataScan *
 strata_scan_begin_layer(StrataView *view, const Bitmapset *needed, StrataLayer layer)
 {
-	return scan_create(view, needed, layer, NULL, NULL);
+	return scan_create(view, needed, layer, NULL, NULL, NULL, 0);
+}
+
+StrataAccept
+strata_scan_rule(const StrataScan *scan)
+{
+	return scan->accept;
 }
 
 /* To be called before the first row is asked for. */
@@ -170,9 +171,9 @@ strata_scan_share(StrataScan *scan, StrataSharedScan *shared)
 
 StrataScan *
 strata_scan_begin_pending(StrataView *view, const Bitmapset *needed, StrataWantedKey wanted,
-						  void *arg)
+						  void *arg, const StrataBound *bounds, int nbounds)
 {
-	StrataScan *scan = scan_create(view, needed, STRATA_LAYER_ALL, NULL, NULL);
+	StrataScan *scan = scan_create(view, needed, STRATA_LAYER_ALL, NULL, NULL, bounds, nbounds);
 
 	scan->pending_only = true;
 	scan->wanted = wanted;
@@ -193,7 +194,7 @@ start_pending(StrataScan *scan)
 	{
 		if (scan->layer == STRATA_LAYER_ALL)
 		{
-			scan->losers = strata_pending_losers(view->pending, strata_view_accepts, view);
+			scan->losers = strata_pending_losers(view->pending, scan->accept, view);
 			scan->stats.superseded += view->pending->nlosers;
 		}
 		if (scan->decode)
@@ -223,7 +224,7 @@ next_entry(StrataScan *scan)
 		const StrataPendingEntry *entry = strata_pending_entry(view->pending, scan->entry);
 
 		CHECK_FOR_INTERRUPTS();
-		if (entry->rows == 0 || !strata_view_accepts(entry, scan->entry, view))
+		if (entry->rows == 0 || !scan->accept(entry, scan->entry, view))
 			continue;
 		scan->current = *strata_pending_entry(view->pending, scan->entry);
 		scan->row = 0;
@@ -312,7 +313,7 @@ start_base(StrataScan *scan)
 		result.manifest = manifest;
 		result.skip = scan->skipped;
 		result.rows = scan->superseded;
-		strata_pending_superseded(view->pending, strata_view_accepts, view,
+		strata_pending_superseded(view->pending, scan->accept, view,
 								  strata_view_index(view), &result);
 		scan->stats.superseded += result.count;
 		scan->stats.index_probes += result.index_probes;

@@ -13,10 +13,7 @@
  * Entries merged for this view are in its base table and must not count a
  * second time; what the backend keeps of the log may still hold them.
  *
- * SERIALIZABLE: an entry that is passed over because the snapshot does not see
- * it is a conflict out to its transaction.  Entries appended after the end
- * was fixed but before the predicate lock was taken would be noticed by
- * neither side, so the log is read again after the lock.
+ * Which conflicts of serializable transactions that makes: view_serializable.c.
  *
  * Locks: none of its own.  Everything belongs to the view's memory context;
  * pins on manifest and pending entries go with it on error.
@@ -32,15 +29,14 @@
 #include "log/pending_private.h"
 #include "log/view_private.h"
 
-#include "access/subtrans.h"
 #include "access/xact.h"
-#include "miscadmin.h"
-#include "storage/predicate.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 
-#define MEMO_NO		1
-#define MEMO_YES	2
+/* What an entry is to the view; 0: not asked yet. */
+#define MEMO_MERGED	1			/* in its base table */
+#define MEMO_SEEN	2
+#define MEMO_UNSEEN	3
+#define MEMO_NOTED	4			/* unseen, and its writer has been noted for it */
 
 static StrataView *
 view_begin(StrataStore *store, Relation storage, Snapshot snapshot, StrataLayer layer,
@@ -107,33 +103,13 @@ strata_view_end(StrataView *view)
 	MemoryContextDelete(view->private_data->mcxt);
 }
 
-/* An entry passed over as not visible: note that we read around its writer. */
-static void
-conflict_out(StrataView *view, const StrataPendingEntry *entry)
+static uint8
+judge(StrataView *view, int index)
 {
-	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
-	StrataOutcome outcome;
+	const StrataPendingEntry *entry = strata_pending_entry(view->pending, index);
 
-	if (!CheckForSerializableConflictOutNeeded(view->storage, view->snapshot))
-		return;
-	outcome = strata_xid_outcome(entry->fxid, entry->flags);
-	if (outcome != STRATA_XID_RUNNING && outcome != STRATA_XID_COMMITTED)
-		return;
-	if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) != 0 ||
-		TransactionIdPrecedes(xid, TransactionXmin))
-		return;
-	xid = SubTransGetTopmostTransaction(xid);
-	if (TransactionIdPrecedes(xid, TransactionXmin) ||
-		TransactionIdEquals(xid, GetTopTransactionIdIfAny()))
-		return;
-	CheckForSerializableConflictOut(view->storage, xid, view->snapshot);
-}
-
-static bool
-judge(StrataView *view, const StrataPendingEntry *entry, int index)
-{
 	if (entry->position.generation <= view->manifest->shards[entry->shard].merged_through)
-		return false;
+		return MEMO_MERGED;
 	if ((entry->flags & STRATA_ENTRY_FROZEN_MASK) == 0 &&
 		TransactionIdPrecedes(XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid)),
 							  strata_oldest_clog_xid()))
@@ -142,63 +118,71 @@ judge(StrataView *view, const StrataPendingEntry *entry, int index)
 		strata_pending_refresh_flags(view->pending, index);
 		entry = strata_pending_entry(view->pending, index);
 	}
-	if (strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
-		return true;
-	conflict_out(view, entry);
-	return false;
+	return strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot) ?
+		MEMO_SEEN :
+		MEMO_UNSEEN;
+}
+
+/* Where it is kept what an entry before the view's end is. */
+static inline uint8 *
+memo_of(StrataView *view, int index)
+{
+	StrataViewPrivate *private = view->private_data;
+	uint8	  **chunk = &private->memo[index / MEMO_CHUNK];
+
+	if (unlikely(*chunk == NULL))
+		*chunk = MemoryContextAllocZero(private->mcxt, MEMO_CHUNK);
+	return &(*chunk)[index % MEMO_CHUNK];
+}
+
+bool
+strata_view_accepts_silently(const StrataPendingEntry *entry, int index, void *arg)
+{
+	StrataView *view = arg;
+	uint8	   *memo;
+
+	if (unlikely(index >= view->end))
+		return false;
+	memo = memo_of(view, index);
+	if (*memo == 0)
+		*memo = judge(view, index);
+	return *memo == MEMO_SEEN;
 }
 
 bool
 strata_view_accepts(const StrataPendingEntry *entry, int index, void *arg)
 {
 	StrataView *view = arg;
-	StrataViewPrivate *private = view->private_data;
-	uint8	   *chunk;
-	bool		result;
+	uint8	   *memo;
 
 	if (unlikely(index >= view->end))
 	{
-		if (IsolationIsSerializable() &&
-			!strata_entry_visible(entry->fxid, entry->cid, entry->flags, view->snapshot))
-			conflict_out(view, entry);
+		if (IsolationIsSerializable() && strata_view_is_unseen(view, index))
+			strata_view_conflict_out(view, index);
 		return false;
 	}
-	chunk = private->memo[index / MEMO_CHUNK];
-	if (chunk == NULL)
+	memo = memo_of(view, index);
+	if (*memo == 0)
+		*memo = judge(view, index);
+	if (*memo == MEMO_UNSEEN)
 	{
-		chunk = MemoryContextAllocZero(private->mcxt, MEMO_CHUNK);
-		private->memo[index / MEMO_CHUNK] = chunk;
+		strata_view_conflict_out(view, index);
+		*memo = MEMO_NOTED;
 	}
-	else if (chunk[index % MEMO_CHUNK] != 0)
-		return chunk[index % MEMO_CHUNK] == MEMO_YES;
-
-	result = judge(view, entry, index);
-	chunk[index % MEMO_CHUNK] = result ? MEMO_YES : MEMO_NO;
-	return result;
+	return *memo == MEMO_SEEN;
 }
 
 bool
-strata_view_serializable(StrataView *view)
+strata_view_is_unseen(StrataView *view, int index)
 {
-	return IsolationIsSerializable() &&
-		CheckForSerializableConflictOutNeeded(view->storage, view->snapshot);
-}
+	uint8	   *memo;
 
-void
-strata_view_catch_up(StrataView *view, bool all)
-{
-	int			nentries;
-	int			i;
-
-	strata_pending_extend(view->pending, view->manifest);
-	if (!all)
-		return;
-	nentries = strata_pending_nentries(view->pending);
-	for (i = view->end; i < nentries; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		(void) strata_view_accepts(strata_pending_entry(view->pending, i), i, view);
-	}
+	if (index >= view->end)
+		return judge(view, index) == MEMO_UNSEEN;
+	memo = memo_of(view, index);
+	if (*memo == 0)
+		*memo = judge(view, index);
+	return *memo == MEMO_UNSEEN;
 }
 
 Oid

@@ -61,8 +61,13 @@ extern void strata_view_end(StrataView *view);
 /* stats, what lookups and scans still open have read included. */
 extern const StrataReadStats *strata_view_stats(StrataView *view);
 
-/* Does this entry count for the view (memoised per entry)? */
+/*
+ * Does this entry count for the view (memoised per entry)?  Of a serializable
+ * transaction, the first is for what it reads: one that does not count because
+ * the snapshot does not see it is a conflict.
+ */
 extern bool strata_view_accepts(const StrataPendingEntry *entry, int index, void *view);
+extern bool strata_view_accepts_silently(const StrataPendingEntry *entry, int index, void *view);
 
 /*
  * TIDs of rows: base (row group number, row + 1); pending: top bit of the
@@ -91,13 +96,16 @@ extern void strata_lookup_end(StrataLookup *lookup);
 /*
  * Full scan: visible winning pending rows, then base rows minus deletes minus
  * those superseded by pending keys.  skip (may be NULL) says which base row
- * groups need not be read; it is never asked about pending rows.
+ * groups need not be read; it is never asked about pending rows.  Rows out of
+ * bounds (by key column, ascending) may come, but the caller must not use them:
+ * a serializable transaction has not read them.
  */
 typedef bool (*StrataSkipGroup)(StrataView *view, const StrataRowGroup *group, void *arg);
 typedef struct StrataScan StrataScan;
 
 extern StrataScan *strata_scan_begin(StrataView *view, const Bitmapset *needed,
-									 StrataSkipGroup skip, void *arg);
+									 StrataSkipGroup skip, void *arg,
+									 const StrataBound *bounds, int nbounds);
 
 /*
  * All calls of a scan get the same arrays, in which columns that are not
@@ -132,7 +140,8 @@ extern void strata_scan_share(StrataScan *scan, StrataSharedScan *shared);
 typedef bool (*StrataWantedKey)(const Datum *keyvalues, void *arg);
 
 extern StrataScan *strata_scan_begin_pending(StrataView *view, const Bitmapset *needed,
-											 StrataWantedKey wanted, void *arg);
+											 StrataWantedKey wanted, void *arg,
+											 const StrataBound *bounds, int nbounds);
 
 /*
  * Rows within bounds (by key column, ascending, = or = ANY before any array) in

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * view_private.h
- *	  What view.c, lookup.c and scan.c share.
+ *	  What the files of the view share.
  *
  * IDENTIFICATION
  *	  src/log/view_private.h
@@ -53,12 +53,24 @@ extern void strata_view_report_pending(StrataView *view);
 /* The view's pending generations count as visited. */
 extern void strata_view_visit_pending(StrataView *view);
 
+/* Does the snapshot not see the entry, and has its writer not been noted for it? */
+extern bool strata_view_is_unseen(StrataView *view, int index);
+
+/* ---- view_serializable.c ---- */
+
+/* The key of a hash (NULL: any key) is about to be looked up. */
+extern void strata_view_read_key(StrataView *view, const uint32 *hash);
+
 /*
- * SERIALIZABLE, after the predicate lock that covers what is read: conflicts
- * with what was appended between the view's making and the lock.  all: with
- * every such entry; else those the rule meets from now on.
+ * Rows within bounds (by key column, ascending) are about to be read, by the rule
+ * that is returned.
  */
-extern bool strata_view_serializable(StrataView *view);
-extern void strata_view_catch_up(StrataView *view, bool all);
+extern StrataAccept strata_view_read(StrataView *view, const StrataBound *bounds, int nbounds);
+
+/* The snapshot does not see an entry of what is read. */
+extern void strata_view_conflict_out(StrataView *view, int index);
+
+/* The rule by which a scan reads. */
+extern StrataAccept strata_scan_rule(const StrataScan *scan);
 
 #endif							/* STRATA_VIEW_PRIVATE_H */

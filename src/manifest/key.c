@@ -197,6 +197,17 @@ end_work(const StrataKey *key, MemoryContext old)
 	}
 }
 
+/* The hash of the columns before i, with that of column i. */
+static inline uint32
+add_column_hash(const StrataKey *key, uint32 hash, int i, Datum value)
+{
+	uint32		column_hash;
+
+	column_hash = DatumGetUInt32(FunctionCall1Coll((FmgrInfo *) &key->hash_proc[i],
+												   key->collation[i], value));
+	return strata_key_hash_combine(hash, column_hash);
+}
+
 uint32
 strata_key_hash(const StrataKey *key, const Datum *values)
 {
@@ -204,15 +215,37 @@ strata_key_hash(const StrataKey *key, const Datum *values)
 	uint32		hash = 0;
 
 	for (int i = 0; i < key->natts; i++)
-	{
-		uint32		column_hash;
-
-		column_hash = DatumGetUInt32(FunctionCall1Coll((FmgrInfo *) &key->hash_proc[i],
-													   key->collation[i], values[i]));
-		hash = strata_key_hash_combine(hash, column_hash);
-	}
+		hash = add_column_hash(key, hash, i, values[i]);
 	end_work(key, old);
 	return hash;
+}
+
+uint32
+strata_key_prefix_hash(const StrataKey *key, uint32 combined, int ncolumns)
+{
+	return ncolumns < key->natts ? strata_key_hash_combine(combined, (uint32) ncolumns) : combined;
+}
+
+void
+strata_key_prefix_hashes(const StrataKey *key, const Datum *values, uint32 *hashes)
+{
+	MemoryContext old = begin_work(key);
+	uint32		hash = 0;
+
+	for (int i = 0; i < key->natts; i++)
+	{
+		hash = add_column_hash(key, hash, i, values[i]);
+		hashes[i] = strata_key_prefix_hash(key, hash, i + 1);
+	}
+	end_work(key, old);
+}
+
+RegProcedure
+strata_key_hash_function(const StrataKey *key, int column, Oid op, Oid type)
+{
+	if (get_op_opfamily_strategy(op, key->hash_opfamily[column]) != HTEqualStrategyNumber)
+		return InvalidOid;
+	return get_opfamily_proc(key->hash_opfamily[column], type, type, HASHSTANDARD_PROC);
 }
 
 int

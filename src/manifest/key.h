@@ -49,13 +49,30 @@ extern void strata_key_init(StrataKey *key, TupleDesc desc,
 							MemoryContext mcxt);
 
 /*
- * values: the key's columns in key order, none null.  These three leave nothing
+ * values: the key's columns in key order, none null.  These four leave nothing
  * in the caller's memory context, whatever the type's functions do.
  */
 extern uint32 strata_key_hash(const StrataKey *key, const Datum *values);
 
-/* Hash of columns combined one by one, for callers with other hash functions. */
+/*
+ * hashes[i] stands for the values of the columns up to i, the last one, which is
+ * strata_key_hash, for all.  Prefixes of different length have different ones.
+ */
+extern void strata_key_prefix_hashes(const StrataKey *key, const Datum *values,
+									 uint32 *hashes /* [natts] */);
+
+/*
+ * For callers with other hash functions: columns are combined one by one from 0
+ * on, what they make is the key's hash or, of fewer columns, stands for a prefix.
+ */
 extern uint32 strata_key_hash_combine(uint32 hash, uint32 column_hash);
+extern uint32 strata_key_prefix_hash(const StrataKey *key, uint32 combined, int ncolumns);
+
+/*
+ * The function that hashes values of type as the key's own does those that they
+ * are equal to by op, "column op value"; InvalidOid: there is none.
+ */
+extern RegProcedure strata_key_hash_function(const StrataKey *key, int column, Oid op, Oid type);
 
 extern int	strata_key_compare(const StrataKey *key, const Datum *a, const Datum *b);
 extern bool strata_key_equal(const StrataKey *key, const Datum *a, const Datum *b);

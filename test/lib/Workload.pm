@@ -9,12 +9,13 @@
 # fails then, too.  Both tables are called t, in schemas s and h.
 #
 # Who fails at SERIALIZABLE depends on how what was read is remembered: a heap
-# has rows, pages and leaves of indexes, a strata table has keys.  Only of a table
-# that was read whole both know the same.  So in some episodes (exact) all
-# sessions are mostly SERIALIZABLE and read the whole table; once they have, they
-# do what they like (partial; but as the twin's trigger would read, no key is put
-# that others may have deleted).  In the other episodes one transaction at a time
-# is SERIALIZABLE (see _level in Differential.pm).
+# has rows, pages and leaves of indexes, a strata table has keys and what they begin
+# with.  Only of a table that was read whole both know the same.  So in some
+# episodes (exact) all sessions are mostly SERIALIZABLE and read the whole table,
+# with no condition that bounds the key; once they have, they do what they like
+# (partial; but as the twin's trigger would read, no key is put that others may
+# have deleted).  In the other episodes one transaction at a time is SERIALIZABLE
+# (see _level in Differential.pm).
 package Workload;
 
 use strict;
@@ -288,8 +289,11 @@ sub key_is
 {
 	my ($e, $k, $x) = @_;
 	my @at = key_exprs($e, $k // random_k($e));
-	return join ' AND ', map { ($x ? "$x." : '') . "$e->{key}[$_] = $at[$_]" } 0 .. $#at;
+	return unbounded($e, $x, join ' AND ', map { ($x ? "$x." : '') . "$e->{key}[$_] = $at[$_]" } 0 .. $#at);
 }
+
+# The same condition, which where that matters takes the whole table to answer.
+sub unbounded { my ($e, $x, $where) = @_; return $e->{whole} ? "($where OR " . ($x ? "$x." : '') . 'n = -1000000)' : $where; }
 
 sub literal { my ($col) = @_; return chance(0.12) && !$col->{required} ? 'NULL::' . ($declared{ $col->{type} } // $col->{type}) : expr($col->{type}, int rand 300); }
 sub payload { my ($e) = @_; return grep { !$_->{key} } @{ $e->{cols} }; }
@@ -334,7 +338,9 @@ sub key_arrays
 	} @cols[ 0 .. int rand @cols ];
 }
 
-sub condition
+sub condition { my ($e, $x) = @_; return unbounded($e, $x, any_condition($e, $x)); }
+
+sub any_condition
 {
 	my ($e, $x) = @_;
 	my $r = rand;
@@ -429,7 +435,9 @@ sub select_step
 		my $op = pick('=', '=', '=', '<', '>=');
 		$type =~ s/\(.*\)//;
 		$sql = "SET plan_cache_mode = " . pick('force_generic_plan', 'force_custom_plan')
-		  . "; PREPARE p($type, int) AS SELECT $out FROM t WHERE t.$col->{name} $op \$1 AND t.n <> \$2; EXECUTE p($value, 5); "
+		  . "; PREPARE p($type, int) AS SELECT $out FROM t WHERE "
+		  . unbounded($e, 't', "t.$col->{name} $op \$1 AND t.n <> \$2")
+		  . "; EXECUTE p($value, 5); "
 		  . "EXECUTE p(NULL, 5); EXECUTE p($value, " . int(rand 90) . '); DEALLOCATE p';
 	}
 	return both('select', $sql, ordered => $ordered);
