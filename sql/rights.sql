@@ -56,6 +56,32 @@ CREATE SERVER mine FOREIGN DATA WRAPPER strata;
 IMPORT FOREIGN SCHEMA base FROM SERVER strata INTO rights;
 RESET ROLE;
 
+-- ---- others may use the row type of a storage relation: what does goes with CASCADE ----
+CREATE SCHEMA strangers AUTHORIZATION rights_stranger;
+SET ROLE rights_owner;
+CREATE FOREIGN TABLE leaned_on (id int) SERVER strata OPTIONS (key 'id');
+CREATE FOREIGN TABLE leaned_on2 (id int) SERVER strata OPTIONS (key 'id');
+SELECT storage FROM strata.stores WHERE store = 'leaned_on'::regclass \gset
+SELECT storage AS storage2 FROM strata.stores WHERE store = 'leaned_on2'::regclass \gset
+SET ROLE rights_stranger;
+CREATE TABLE strangers.uses (i int, r :storage, r2 :storage2);
+CREATE VIEW strangers.v AS SELECT 1 AS one FROM :storage;
+SET ROLE rights_owner;
+\set VERBOSITY sqlstate
+DROP FOREIGN TABLE leaned_on;
+\set VERBOSITY default
+SET client_min_messages = warning;
+DROP FOREIGN TABLE leaned_on CASCADE;
+-- a type that is stored in another way, without rows: a new storage relation
+ALTER FOREIGN TABLE leaned_on2 ADD COLUMN v int;
+ALTER FOREIGN TABLE leaned_on2 ALTER v TYPE text;
+DROP FOREIGN TABLE leaned_on2 CASCADE;
+RESET client_min_messages;
+RESET ROLE;
+SELECT attname FROM pg_attribute WHERE attrelid = 'strangers.uses'::regclass AND attnum > 0 AND NOT attisdropped;
+SELECT to_regclass('strangers.v');
+DROP SCHEMA strangers CASCADE;
+
 -- ---- pg_read_all_data, pg_write_all_data ----
 GRANT pg_read_all_data TO rights_stranger;
 SET ROLE rights_stranger;

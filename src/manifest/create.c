@@ -239,7 +239,7 @@ strata_store_create(Oid ftrelid)
 	/* A table dropped while event triggers were off may have had this oid. */
 	orphan = strata_store_storage(ftrelid);
 	if (OidIsValid(orphan))
-		strata_store_drop(ftrelid, orphan);
+		strata_store_drop(ftrelid, orphan, DROP_CASCADE);
 
 	row.nkeys = strata_resolve_key(desc, options, RelationGetRelationName(rel), row.key);
 	strata_key_init(&key, desc, row.key, row.nkeys, CurrentMemoryContext);
@@ -269,7 +269,7 @@ strata_store_create(Oid ftrelid)
 }
 
 void
-strata_store_drop(Oid ftrelid, Oid storage)
+strata_store_drop(Oid ftrelid, Oid storage, DropBehavior behavior)
 {
 	ObjectAddress object;
 
@@ -290,7 +290,7 @@ strata_store_drop(Oid ftrelid, Oid storage)
 		CommandCounterIncrement();
 
 		ObjectAddressSet(object, RelationRelationId, storage);
-		performDeletion(&object, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+		performDeletion(&object, behavior, PERFORM_DELETION_INTERNAL);
 	}
 	STRATA_PAUSE("manifest-storage-dropped");
 

@@ -25,8 +25,11 @@ extern int	strata_resolve_key(TupleDesc desc, const StrataOptions *options,
 							   const char *relname, AttrNumber *attnums);
 /* What CREATE FOREIGN TABLE asks for; the table is locked exclusively. */
 extern void strata_store_create(Oid ftrelid);
-/* Drop storage relation and manifest rows.  Takes AccessExclusiveLock. */
-extern void strata_store_drop(Oid ftrelid, Oid storage);
+/*
+ * Drop storage relation and manifest rows.  Takes AccessExclusiveLock.  What
+ * depends on the storage (anybody may use its row type) goes with CASCADE only.
+ */
+extern void strata_store_drop(Oid ftrelid, Oid storage, DropBehavior behavior);
 /* 42501 unless the current user may create something in a tablespace. */
 extern void strata_check_tablespace_rights(Oid tablespace);
 

@@ -445,9 +445,21 @@ check_dropped_column(const Dropped *dropped)
 	return true;
 }
 
+/* What the command says of what depends on its objects. */
+static DropBehavior
+drop_behavior(const Node *command)
+{
+	if (IsA(command, DropStmt))
+		return ((const DropStmt *) command)->behavior;
+	if (IsA(command, DropOwnedStmt))
+		return ((const DropOwnedStmt *) command)->behavior;
+	return DROP_CASCADE;
+}
+
 Datum
 strata_on_sql_drop(PG_FUNCTION_ARGS)
 {
+	DropBehavior behavior;
 	List	   *list = NIL;
 	List	   *followed = NIL;
 	ListCell   *lc;
@@ -459,6 +471,7 @@ strata_on_sql_drop(PG_FUNCTION_ARGS)
 	if (IsBinaryUpgrade || in_own_script())
 		PG_RETURN_NULL();
 
+	behavior = drop_behavior(((EventTriggerData *) fcinfo->context)->parsetree);
 	for_each_object(F_PG_EVENT_TRIGGER_DROPPED_OBJECTS, collect_dropped, &list);
 
 	/* Refuse before anything is dropped: columns, storage without its table. */
@@ -484,7 +497,7 @@ strata_on_sql_drop(PG_FUNCTION_ARGS)
 		StrataStoreRow row;
 
 		if (dropped->attnum == 0 && strata_store_row_read(dropped->relid, &row))
-			strata_store_drop(dropped->relid, row.storage);
+			strata_store_drop(dropped->relid, row.storage, behavior);
 	}
 
 	/* DROP TYPE ... CASCADE is no DDL on the table that has the column. */
@@ -509,7 +522,7 @@ strata_store_drop_orphans(void)
 		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)) ||
 			!strata_store_row_read(ftrelid, &row))
 			continue;
-		strata_store_drop(ftrelid, row.storage);
+		strata_store_drop(ftrelid, row.storage, DROP_CASCADE);
 		count++;
 	}
 	return count;
