@@ -65,6 +65,10 @@ SELECT storage FROM strata.stores WHERE store = 'leaned_on'::regclass \gset
 SELECT storage AS storage2 FROM strata.stores WHERE store = 'leaned_on2'::regclass \gset
 SET ROLE rights_stranger;
 CREATE TABLE strangers.uses (i int, r :storage, r2 :storage2);
+SET ROLE rights_owner;
+CREATE FOREIGN TABLE leaning (id int, r :storage, rs :storage[], v text) SERVER strata OPTIONS (key 'id');
+INSERT INTO leaning (id, v) VALUES (1, 'one');
+SET ROLE rights_stranger;
 CREATE VIEW strangers.v AS SELECT 1 AS one FROM :storage;
 SET ROLE rights_owner;
 \set VERBOSITY sqlstate
@@ -72,10 +76,16 @@ DROP FOREIGN TABLE leaned_on;
 \set VERBOSITY default
 SET client_min_messages = warning;
 DROP FOREIGN TABLE leaned_on CASCADE;
--- a type that is stored in another way, without rows: a new storage relation
-ALTER FOREIGN TABLE leaned_on2 ADD COLUMN v int;
-ALTER FOREIGN TABLE leaned_on2 ALTER v TYPE text;
+-- other shards, without rows: a new storage relation
+\set VERBOSITY sqlstate
+ALTER FOREIGN TABLE leaned_on2 OPTIONS (ADD shards '2');
+\set VERBOSITY default
 DROP FOREIGN TABLE leaned_on2 CASCADE;
+SELECT * FROM leaning;
+INSERT INTO leaning VALUES (2, 'two');
+CALL strata.drain('leaning');
+SELECT * FROM strata.verify('leaning');
+DROP FOREIGN TABLE leaning;
 RESET client_min_messages;
 RESET ROLE;
 SELECT attname FROM pg_attribute WHERE attrelid = 'strangers.uses'::regclass AND attnum > 0 AND NOT attisdropped;

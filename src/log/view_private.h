@@ -30,7 +30,7 @@ typedef struct StrataViewPart
 typedef struct StrataViewPrivate
 {
 	MemoryContext mcxt;			/* the view's own */
-	uint8	  **memo;			/* [nmemo] chunks: 0 not asked yet, 1 no, 2 yes */
+	uint8	  **memo;			/* [nmemo] chunks, see view.c */
 	int			nmemo;
 	uint64		pending_reported;	/* of the pending keys' bytes read */
 	bool		index_looked_for;

@@ -43,10 +43,10 @@
 #include "utils/snapmgr.h"
 
 /*
- * So many prefixes are locked one by one; about as many as core, by default,
- * lets a transaction have in a relation before it locks that.
+ * So many prefixes are locked one by one; as many as core, by default, lets a
+ * transaction have in a relation before it locks that.
  */
-#define MAX_PREFIXES	32
+#define MAX_PREFIXES	31
 
 typedef struct Prefixes
 {
@@ -161,6 +161,7 @@ find_prefixes(const StrataKey *key, const StrataBound *bounds, int nbounds, Pref
 		uint32		shorter[MAX_PREFIXES];
 		FmgrInfo	hash_fn;
 
+		Assert(nvalues > 0);
 		/* a column that is equal to something has no other bound */
 		if (bound->column != column || bound->strategy != BTEqualStrategyNumber ||
 			nvalues > MAX_PREFIXES / before || !hash_function(key, bound, &hash_fn))

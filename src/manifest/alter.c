@@ -464,7 +464,7 @@ recreate(Follow *follow, const char *what)
 				 errhint(COPY_HINT)));
 	table_close(follow->storage, NoLock);
 	follow->storage = NULL;
-	strata_store_drop(follow->row.foreign_table, follow->row.storage, DROP_CASCADE);
+	strata_store_drop(follow->row.foreign_table, follow->row.storage, DROP_RESTRICT);
 	strata_store_create(follow->row.foreign_table);
 }
 

@@ -34,6 +34,7 @@
 #include "manifest/ddl.h"
 #include "storage/relation_am.h"
 
+#include "access/genam.h"
 #include "access/relation.h"
 #include "access/reloptions.h"
 #include "access/table.h"
@@ -41,10 +42,12 @@
 #include "catalog/dependency.h"
 #include "catalog/heap.h"
 #include "catalog/index.h"
+#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
@@ -54,6 +57,7 @@
 #include "nodes/makefuncs.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -268,10 +272,38 @@ strata_store_create(Oid ftrelid)
 	relation_close(rel, NoLock);
 }
 
+/* Tables with a store that have columns of this type. */
+static List *
+stores_using(Oid type, List *stores)
+{
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(TypeRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(type));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->classid == RelationRelationId && form->objsubid != 0 && strata_has_store(form->objid))
+			stores = list_append_unique_oid(stores, form->objid);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	return stores;
+}
+
 void
 strata_store_drop(Oid ftrelid, Oid storage, DropBehavior behavior)
 {
 	ObjectAddress object;
+	List	   *shrunk = NIL;
+	ListCell   *lc;
 
 	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(storage)))
 	{
@@ -289,6 +321,10 @@ strata_store_drop(Oid ftrelid, Oid storage, DropBehavior behavior)
 										ExtensionRelationId, DEPENDENCY_EXTENSION);
 		CommandCounterIncrement();
 
+		/* columns that go with it are in nobody's list of what was dropped */
+		if (behavior == DROP_CASCADE)
+			shrunk = stores_using(get_array_type(type), stores_using(type, NIL));
+
 		ObjectAddressSet(object, RelationRelationId, storage);
 		performDeletion(&object, behavior, PERFORM_DELETION_INTERNAL);
 	}
@@ -299,4 +335,10 @@ strata_store_drop(Oid ftrelid, Oid storage, DropBehavior behavior)
 	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(ftrelid)))
 		CacheInvalidateRelcacheByRelid(ftrelid);
 	CommandCounterIncrement();
+
+	foreach (lc, shrunk)
+	{
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(lfirst_oid(lc))))
+			strata_store_follow(lfirst_oid(lc), false);
+	}
 }

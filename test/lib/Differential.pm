@@ -153,7 +153,10 @@ sub _ready
 	# An insert of many rows locks no keys, on a heap it does.
 	my $others = $self->_did('locked', @others);
 	my $fixed = _fixed($me);
-	return if $step->{blind} && (grep({ $_->{step} } @others) || $others && $self->{e}{exact});
+	my $waiting = grep { $_->{step} } @others;
+	return if $step->{blind} && ($waiting || $others && $self->{e}{exact});
+	# Nor does one of few wait for it, and so makes no deadlock with who waits for us.
+	return if $kind eq 'insert' && $waiting && $self->_did('blind', @others);
 
 	# Rows of one statement come in another order; those of an INSERT do not, but keys
 	# that it replaces are locked all at the end, and those of a large one are judged
@@ -171,7 +174,7 @@ sub _ready
 
 	# And who does not want to wait does so for the lock on a version that came after
 	# one that he need not wait for (heap_lock_updated_tuple).
-	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE.* (NOWAIT|SKIP LOCKED)$/ && $self->_did('relocked', @others);
+	return if $step->{s} && $step->{s} =~ /FOR KEY SHARE.* (NOWAIT|SKIP LOCKED)$/ && ($self->_did('relocked', @others) || $others && $fixed);
 
 	# See once() in Workload.pm: what it reads would be remembered.
 	return if $step->{puts} && $self->{e}{exact} && $me->{level} eq 'SERIALIZABLE' && ($me->{removed} || $self->_did('removes', @others));
@@ -220,7 +223,8 @@ sub _lags
 }
 
 # Others do nothing but end until both sides of $lagging's statement have ended: first
-# those who had locks.
+# those who had locks.  If it failed at REPEATABLE READ it has to fail whatever they
+# do, so nothing is committed that it could fail for.
 sub _let_go
 {
 	my ($self, $lagging) = @_;
@@ -228,7 +232,8 @@ sub _let_go
 	my ($other) = sort { !!$b->{locked} <=> !!$a->{locked} } grep { !$_->{step} && _in($_) } @{ $self->{sessions} };
 	die { class => 'lags', text => "session $lagging->{n}: only one side waits, and not for a transaction" } unless $other;
 	$self->count('waits on one side only');
-	$self->_step({ session => $other->{n}, kind => 'end', fail => 'all', (map { $_ => 'COMMIT' } 's', 'h') });
+	my $end = ($lagging->{level} // '') eq 'REPEATABLE READ' ? 'ROLLBACK' : 'COMMIT';
+	$self->_step({ session => $other->{n}, kind => 'end', fail => 'all', s => $end, h => $end });
 	return;
 }
 
