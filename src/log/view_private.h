@@ -70,6 +70,8 @@ extern StrataAccept strata_view_read(StrataView *view, const StrataBound *bounds
 /* The snapshot does not see an entry of what is read. */
 extern void strata_view_conflict_out(StrataView *view, int index);
 
+/* ---- scan.c ---- */
+
 /* The rule by which a scan reads. */
 extern StrataAccept strata_scan_rule(const StrataScan *scan);
 

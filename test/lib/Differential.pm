@@ -228,11 +228,11 @@ sub _lags
 sub _let_go
 {
 	my ($self, $lagging) = @_;
-	return $self->_finish_prepared if @{ $self->{prepared} };
+	my $end = ($lagging->{level} // '') eq 'REPEATABLE READ' ? 'ROLLBACK' : 'COMMIT';
+	return $self->_finish_prepared($end) if @{ $self->{prepared} };
 	my ($other) = sort { !!$b->{locked} <=> !!$a->{locked} } grep { !$_->{step} && _in($_) } @{ $self->{sessions} };
 	die { class => 'lags', text => "session $lagging->{n}: only one side waits, and not for a transaction" } unless $other;
 	$self->count('waits on one side only');
-	my $end = ($lagging->{level} // '') eq 'REPEATABLE READ' ? 'ROLLBACK' : 'COMMIT';
 	$self->_step({ session => $other->{n}, kind => 'end', fail => 'all', s => $end, h => $end });
 	return;
 }

@@ -422,6 +422,7 @@ sub select_step
 		sub { "SELECT $out FROM t WHERE $where" },
 		sub { "SELECT $out, $key FROM t WHERE $where ORDER BY $order LIMIT $limit", 1 },
 		sub { "SELECT count(*), min($m), sum(n) FROM t WHERE $where" },
+		sub { "SELECT $g, count(*) FROM t GROUP BY $g" },
 	) if $e->{whole};
 	my ($sql, $ordered) = pick(@query)->();
 	if (!$ordered && !$plain && chance(0.1))
