@@ -60,7 +60,7 @@
  * The file is not cut closer than to a part more than what is used: to get the
  * last free blocks would take moving everything.
  */
-#define SHORTEN_SLACK_FRACTION	8
+#define SHORTEN_SLACK_FRACTION	16
 #define SHORTEN_SLACK_MIN		128
 
 /* Blocks that the new end of a log needs at least. */

@@ -188,6 +188,7 @@ correct_unswept(StrataStore *store, Relation storage, const StrataManifest *mani
 	strata_store_unlock();
 }
 
+static bool store_seen;			/* else nothing else is known */
 static int64 store_rows;
 static int64 store_bytes;
 static int64 store_unswept;		/* awaits a sweep */
@@ -232,10 +233,15 @@ step_size(StrataDebt *debt)
 	StrataMetaData meta;
 	StrataSharedStore known;
 
-	store_rows = store_bytes = store_growth = store_unswept = 0;
-	store_patient = store_unsettled = store_passed = false;
+	store_rows = store_growth = store_unswept = 0;
+	store_patient = store_passed = false;
 	store_quiet_sec = SETTLE_QUIET_SEC;
-	if (!strata_worker_open_store(debt->store, AccessShareLock, &store, &storage))
+
+	/* A store that is locked: nothing pays now, but it may after another look. */
+	store_bytes = PG_INT64_MAX;
+	store_unsettled = true;
+	store_seen = strata_worker_open_store(debt->store, AccessShareLock, &store, &storage);
+	if (!store_seen)
 		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	manifest = strata_manifest_get(store, storage, GetActiveSnapshot());
@@ -513,14 +519,16 @@ note_settle(Oid ftrelid, bool idle, bool tried, bool gained)
 		return;
 	if (!idle || gained || (tried && store_bytes < shared->settled_bytes))
 		shared->vain_settles = 0;
-	else if (tried)
+	else if (tried && store_seen)
 		shared->vain_settles++;
 	if (!idle || (tried && store_bytes < shared->settled_bytes))
 		shared->settled_bytes = store_bytes;
 	shared->settle_at = 0;
 	if (store_unsettled || shared->unswept_bytes > 0)
 	{
-		if (shared->vain_settles > 0)
+		if (!store_seen)
+			now += STRATA_WORKER_DELAY_SEC * USECS_PER_SEC;
+		else if (shared->vain_settles > 0)
 			now += strata_worker_backoff(shared->vain_settles, 1, SETTLE_PAUSE_MAX_SEC);
 		shared->settle_at = Max(shared->last_merge + store_quiet_sec * USECS_PER_SEC, now);
 		strata_worker_note_due(shared->settle_at);
