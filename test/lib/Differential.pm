@@ -244,6 +244,14 @@ sub _to_the_end
 	return $me->{released} && grep { $_ != $me && $_->{step} } @{ $self->{sessions} };
 }
 
+# At SERIALIZABLE what a statement wrote before it failed counts also after ROLLBACK TO,
+# and it depends on the order what that is.
+sub _half_done
+{
+	my ($e, $me, $step) = @_;
+	return ($me->{level} // '') eq 'SERIALIZABLE' && _any_order($e, $step);
+}
+
 # At which level a transaction that wants $level can run: see Workload.pm.
 sub _level
 {
@@ -379,7 +387,7 @@ sub _judge
 	$me->{ddl} = 1 if $kind eq 'ddl' && _in($me);
 	if ($me->{s}{status} eq 'E')
 	{
-		if (@{ $me->{saves} } && $step->{fail} eq 'to' && !$self->_to_the_end($me)) { $self->_step({ session => $me->{n}, kind => 'rollback to', fail => 'all', s => '', h => '' }); }
+		if (@{ $me->{saves} } && $step->{fail} eq 'to' && !$self->_to_the_end($me) && !_half_done($self->{e}, $me, $step)) { $self->_step({ session => $me->{n}, kind => 'rollback to', fail => 'all', s => '', h => '' }); }
 		else { $self->_step({ session => $me->{n}, kind => 'end', fail => 'all', s => 'ROLLBACK', h => 'ROLLBACK' }); }
 	}
 	elsif (!_in($me)) { $self->_ended($me); }
