@@ -70,7 +70,14 @@ appended(StrataStore *store, bool sealed)
 {
 	const StrataOptions *options = store->options;
 
-	if (strata_max_workers == 0 || !options->auto_merge)
+	if (!options->auto_merge)
+		return;
+
+	/*
+	 * Preloaded, that there are no workers now is the launcher's affair: when
+	 * there are some again, they have to come.
+	 */
+	if (strata_shared == NULL && strata_max_workers == 0)
 		return;
 
 	if (sealed && options->merge_after_generations > 0)

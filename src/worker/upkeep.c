@@ -67,11 +67,10 @@
 #define COMPACT_ROOM_FRACTION	8
 
 /*
- * Quiet is a store of which nothing was merged for merge_interval, within these
- * bounds.
+ * Quiet is a store of which nothing was merged for merge_interval, but so long
+ * at least and STRATA_SETTLE_QUIET_SEC at most.
  */
 #define SETTLE_QUIET_MIN_SEC	5
-#define SETTLE_QUIET_SEC		30
 #define SETTLE_PAUSE_MAX_SEC	600
 
 /* After so many times in vain nothing is moved any more, only swept. */
@@ -235,7 +234,7 @@ step_size(StrataDebt *debt)
 
 	store_rows = store_growth = store_unswept = 0;
 	store_patient = store_passed = false;
-	store_quiet_sec = SETTLE_QUIET_SEC;
+	store_quiet_sec = STRATA_SETTLE_QUIET_SEC;
 
 	/* A store that is locked: nothing pays now, but it may after another look. */
 	store_bytes = PG_INT64_MAX;

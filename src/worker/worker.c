@@ -441,6 +441,8 @@ merged(StrataDebt *debt, const char *name)
 		shared->bytes_written += record->bytes_written;
 		shared->busy_usec += usec;
 		shared->last_merge = record->ended;
+		/* Should the rest of this turn fail; else note_settle knows better. */
+		shared->settle_at = record->ended + STRATA_SETTLE_QUIET_SEC * USECS_PER_SEC;
 		shared->unswept_bytes += gone;
 		shared->dead_tids += record->rows_replaced + record->rows_deleted;
 		shared->changed_rows += record->rows_inserted + record->rows_replaced +

@@ -57,6 +57,9 @@ extern void strata_database_locktag(LOCKTAG *tag, Oid database);
 /* First pause of a store that is blocked or wanted by others; seconds. */
 #define STRATA_WORKER_DELAY_SEC		1
 
+/* A store is settled so long after its last merge, or earlier. */
+#define STRATA_SETTLE_QUIET_SEC		30
+
 /* ---- look.c: what is due in a store ---- */
 
 typedef struct StrataDebt

@@ -371,6 +371,22 @@ $locker->quit;
 ok($node->poll_query_until('postgres', $cut), 'locked: settled later');
 same_rows($node, 'far', 'after failed looks: rows');
 
+# And though the turn that merged failed at the ANALYZE after it, as all later ones.
+q1('ALTER SYSTEM SET strata.max_workers = 0');
+$node->reload;
+$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM strata.workers") or die 'a worker stays';
+fill(3);
+q1('CREATE STATISTICS never ON (1 / (run_id - 4)), run_id FROM far');
+q1(both("INSERT INTO far (id, run_id) SELECT 'new' || g, 4 FROM generate_series(1, 4000) g"));
+is(q1($cut), 'f', 'no ANALYZE: there is something to gain');
+my $begun = -s $node->logfile;
+q1('ALTER SYSTEM SET strata.max_workers = 1');
+$node->reload;
+ok($node->poll_query_until('postgres', $cut), 'no ANALYZE: settled all the same');
+like(slurp_file($node->logfile, $begun), qr/analyze of postgres\.public\.far failed \(1 in a row\)/i, 'no ANALYZE: it did fail');
+q1('DROP STATISTICS never');
+same_rows($node, 'far', 'after failed turns: rows');
+
 q1("ALTER FOREIGN TABLE far OPTIONS (SET auto_merge 'off'); ALTER SYSTEM SET strata.max_workers = 0");
 $node->reload;
 $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM strata.workers") or die 'a worker stays';
